@@ -244,9 +244,9 @@ struct LoraArgs : LoraModules {
   std::int32_t first_column = 0;  // of expand: which row of B belongs to the first column of out[m]
 };
 
-// The handoff of cold adapters to CPU workers (DESIGN.md, section 5). A group is the rows of one
-// adapter in a step that is not on the device yet: one segment of LoraArgs. Groups and their order
-// hold for a whole step.
+// The handoff of cold adapters to CPU workers (docs/architecture.md, "A cold layer, from offer to
+// accept"). A group is the rows of one adapter in a step that is not on the device yet: one segment
+// of LoraArgs. Groups and their order hold for a whole step.
 struct ColdGroup {
   std::int32_t segment;      // index in segments
   std::int32_t mailbox;      // index in the mailboxes: whose workers compute it

@@ -131,7 +131,7 @@ void ControlRegion::set_cpus(int group, const std::vector<int>& cpus) {
   ControlGroup& to = layout.groups[group];
   const auto count = std::min(cpus.size(), static_cast<std::size_t>(to.num_cpus));
   for (std::size_t i = 0; i < count; ++i) {
-    // relaxed: each is read, and shown, by itself.
+    // relaxed: each cpu is read on its own.
     std::atomic_ref<std::int32_t>(to.cpus[i]).store(cpus[i], std::memory_order_relaxed);
   }
 }

@@ -1,7 +1,7 @@
-// The control region: what an engine tells other processes of this machine about itself, so that
-// `tandem pin` finds it, starts workers for it and checks where they run. Named
-// /tandem-PID-RANDOM-control; the engine alone writes it, once: after its version is stored nothing
-// changes but the cpus of its workers. Texts end with a zero.
+// The control region: an engine's description of itself for other processes of this machine.
+// `tandem pin` finds the engine by it, starts workers and checks where they run. It is named
+// /tandem-PID-RANDOM-control. The engine alone writes it, once: after its version is stored, only
+// the cpus of its workers change. Texts end with a zero byte.
 #pragma once
 
 #include <atomic>
@@ -55,30 +55,28 @@ static_assert(offsetof(ControlLayout, model) == 64 && offsetof(ControlLayout, en
 static_assert(offsetof(ControlLayout, groups) == 17472);
 static_assert(sizeof(ControlLayout) == 17472 + kMaxMailboxes * sizeof(ControlGroup));
 
-// What the engine is made of, in plain values.
+// The content of the control region, in plain values.
 struct ControlInfo {
-  struct Group {  // of workers: one per NUMA node
+  struct Group {  // workers: one group per NUMA node
     int node = -1;
-    std::string inbox, outbox;  // of its mailbox
-    std::string arena;          // that its workers read weights from
+    std::string inbox, outbox;  // regions of its mailbox
+    std::string arena;          // region from which its workers read weights
     int num_worker_slots = 0;
-    std::vector<int>
-        cpus;  // that the engine means its workers to run on, by worker slot; may be fewer
+    std::vector<int> cpus;  // [worker slot]: for its workers; may be fewer
   };
   int pid = 0;
   std::string model;             // its served name
-  std::vector<int> engine_cpus;  // that the engine keeps for its own threads
+  std::vector<int> engine_cpus;  // for the engine's own threads
   std::vector<Group> groups;     // up to kMaxMailboxes
 };
 
 class ControlRegion {
  public:
-  // invalid_argument: something in `info` is too long or too many for the region. The pid
-  // is this process's.
+  // Returns invalid_argument if something in `info` is too long or too many for the region. The pid
+  // is that of this process.
   static Result<ControlRegion> create(const ControlInfo& info);
   const std::string& name() const { return region_.name(); }
-  // The workers of a group are meant for these cpus from now on, by worker slot, as many as before;
-  // -1: none.
+  // Changes the cpus meant for a group's workers, by worker slot, as many as before; -1: none.
   void set_cpus(int group, const std::vector<int>& cpus);
 
  private:
@@ -86,10 +84,10 @@ class ControlRegion {
   ShmRegion region_;
 };
 
-// Reads the region of a running engine. not_found: there is none of that pid; unavailable: it is
-// not ready yet; else what is wrong.
+// Reads the region of a running engine. not_found: no engine has that pid; unavailable: the region
+// is not ready yet; other errors: the region is damaged or of another version.
 Result<ControlInfo> read_control(int engine_pid);
-// The pids of the engines on this machine that may be looked at, in order.
+// Returns the sorted pids of the engines on this machine whose regions may be read.
 std::vector<int> list_engines();
 
 }  // namespace tandem

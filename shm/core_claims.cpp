@@ -61,7 +61,7 @@ std::optional<ClaimedCores> read_claim(const std::string& name) {
   if (!region || region->bytes() < sizeof(CoresLayout)) return std::nullopt;
   region->survive_truncation();
   const auto* const shared = reinterpret_cast<const CoresLayout*>(region->data());
-  // acquire: pairs with the release of who made it, behind all it wrote
+  // acquire: pairs with the release in create(), after everything else
   if (shared->version.load(std::memory_order_acquire) != kCoresVersion) return std::nullopt;
   if (shared->magic != kCoresMagic) return std::nullopt;
   ClaimedCores claim;
@@ -85,7 +85,7 @@ Result<CoreClaimHolder> CoreClaimHolder::create(const ClaimedCores& cores) {
   auto* const shared = new (region.data()) CoresLayout{};
   shared->magic = kCoresMagic;
   shared->pid = ::getpid();
-  // Cut where it is too long: it is shown, and nothing hangs on it.
+  // A long name is cut: it is only displayed.
   cores.model.copy(shared->model, sizeof shared->model - 1);
   put_bits(cores.engine_cpus, shared->engine);
   put_bits(cores.worker_cpus, shared->workers);

@@ -13,8 +13,8 @@ namespace tandem {
 static_assert(sizeof(std::atomic<std::uint32_t>) == 4 &&
               std::atomic<std::uint32_t>::is_always_lock_free);
 
-// Neither call says FUTEX_PRIVATE: the waiters are other processes. Errors need no answer: a wait
-// that fails is one that ends early, and a wake fails only for an address that is no futex.
+// Neither call uses FUTEX_PRIVATE, because the waiters are other processes. Errors are ignored: a
+// failed wait ends early, and a wake fails only for an address that is no futex.
 void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected, double timeout_s) {
   if (!(timeout_s > 0)) return;
   const double whole = std::floor(timeout_s);

@@ -12,12 +12,12 @@
 namespace tandem {
 namespace {
 
-// Words of a description, which a reader that is too late may read while they are overwritten: it
-// finds that out afterwards, by the job's sequence.
+// Words of a description. A late reader may read them while they are overwritten, and detects that
+// afterwards by the job's sequence.
 template <typename T>
 constexpr std::size_t kWordsOf = sizeof(T) / sizeof(std::uint64_t);
 
-// `to` lies in a mailbox, where words may be taken.
+// `to` lies in a mailbox, which others access word by word.
 template <typename T>
 void store_words(T& to, const T& from) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(std::uint64_t) == 0);
@@ -46,7 +46,7 @@ constexpr std::uint64_t all_worker_slots(std::uint32_t num_worker_slots) {
   return num_worker_slots >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << num_worker_slots) - 1;
 }
 
-// What the offsets in a group's job lead to lies within the mailbox.
+// Checks that the offsets of a group's job lie within the mailbox.
 void check_group(const MailboxShape& shape, const GroupJob& job) {
   TANDEM_CHECK(job.group < kMaxColdGroups, "group {}", job.group);
   TANDEM_CHECK(job.first_row <= shape.max_rows && job.rows <= shape.max_rows - job.first_row,
@@ -66,12 +66,12 @@ void check_group(const MailboxShape& shape, const GroupJob& job) {
   }
 }
 
-// Takes jobs whose groups lie where job `sequence` will put its own out of the ring of jobs.
+// Removes jobs from the ring whose groups will be overwritten by those of job `sequence`.
 void make_room(Mailbox& mailbox, std::uint64_t sequence, std::uint32_t num_groups) {
   std::uint64_t& oldest_job = mailbox.rings().oldest_job;
   const std::uint64_t end = mailbox.rings().next_group + num_groups;
   const std::uint64_t first_kept = end > kNumGroupJobs ? end - kNumGroupJobs : 0;
-  // All jobs in the ring are within kNumJobs of the oldest, also when sequences leap.
+  // All jobs in the ring are within kNumJobs of the oldest, even if sequences skip numbers.
   const std::uint64_t last = std::min(sequence, oldest_job + kNumJobs);
   for (std::uint64_t each = oldest_job; each < last; ++each) {
     Job& old = mailbox.job(each);
@@ -137,7 +137,7 @@ void wake_workers(Mailbox& mailbox) {
 }
 
 void stop_workers(Mailbox& mailbox) {
-  // release: pairs with the worker's acquire of `stop`; nothing but the flag hangs on it.
+  // release: pairs with the worker's acquire of `stop`; no other data depends on it.
   mailbox.inbox().stop.store(1, std::memory_order_release);
   wake_workers(mailbox);
 }

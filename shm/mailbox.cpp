@@ -19,7 +19,7 @@ constexpr std::uint64_t to_page(std::uint64_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
 }
 
-// The greatest region there can be: every sum and product below stays far from overflow.
+// The largest possible region: every sum and product below stays far from overflow.
 static_assert(std::uint64_t{kMaxMailboxRows} * kMaxMailboxWidth * 4 +
                   std::uint64_t{kMaxMailboxRows} * kMaxMailboxRank * kMaxModulesOfJob * 4 *
                       kVPlanesOfWidest <
@@ -30,14 +30,14 @@ Status check_field(const char* name, std::uint32_t value, std::uint32_t most) {
   return invalid("mailbox: {} is {}, not within 1 to {}", name, value, most);
 }
 
-// One field of a header that open() reads, against what the shape says it must be.
+// Checks one field of a header that open() reads against the value that the shape gives.
 Status check_offset(const char* name, std::uint64_t value, std::uint64_t expected) {
   if (value == expected) return {};
   return invalid("{} is {} where the shape puts it at {}: the header is damaged", name, value,
                  expected);
 }
 
-// The parts of a header that say what it is, both headers alike.
+// Checks the identity fields, which both headers have.
 template <typename Header>
 Status check_identity(const Header& header, const ShmRegion& region, std::uint32_t magic) {
   // acquire: pairs with the release in publish_header(), which comes after all of the header.
@@ -141,7 +141,8 @@ Result<MailboxLayout> layout_of(const MailboxShape& shape) {
 Mailbox::Mailbox(const MailboxShape& shape, const MailboxLayout& layout, ShmRegion inbox,
                  ShmRegion outbox)
     : shape_(shape), inbox_(std::move(inbox)), outbox_(std::move(outbox)) {
-  // From the layout, never from a header: workers may write into the outbox's at any time.
+  // Offsets come from the layout, never from a header: workers may write into the outbox's any
+  // time.
   doorbells_ = reinterpret_cast<Doorbell*>(inbox_.data() + layout.doorbells);
   jobs_ = reinterpret_cast<Job*>(inbox_.data() + layout.jobs);
   group_jobs_ = reinterpret_cast<GroupJob*>(inbox_.data() + layout.group_jobs);
@@ -156,7 +157,7 @@ Result<Mailbox> Mailbox::create(const MailboxShape& shape, int node) {
   TANDEM_ASSIGN(ShmRegion in, ShmRegion::create("inbox", layout.inbox_bytes, node));
   TANDEM_ASSIGN(ShmRegion out, ShmRegion::create("outbox", layout.outbox_bytes, node));
 
-  // Workers' answers are checked, and one that is not there is late.
+  // Workers' answers are checked, and a missing one counts as late.
   in.survive_truncation();
   out.survive_truncation();
 

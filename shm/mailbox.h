@@ -1,5 +1,5 @@
-// A mailbox as its process sees it: both regions mapped, and where in them everything lies.
-// Who writes what, and when, is told in mailbox_layout.h; jobs.h does it.
+// A mailbox in one process: both regions mapped, with pointers to their areas. mailbox_layout.h
+// defines who writes what and when; jobs.h implements it.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace tandem {
 
-// Which part of the rings is in use. The engine's own knowledge: it lies in no region.
+// The part of the rings that is in use. Private to the engine, in no region.
 struct JobRings {
   std::uint64_t next_group = 0;  // in the ring of group jobs
   std::uint64_t oldest_job = 1;  // no job before it is in the ring of jobs
@@ -21,13 +21,13 @@ struct JobRings {
 // Both regions of one worker group, mapped. Move-only. Addresses inside are this process's.
 class Mailbox {
  public:
-  // Makes both regions, zeroed and laid out, their memory on `node` (-1: anywhere).
+  // Creates both regions, zeroed and laid out, with memory on `node` (-1: anywhere).
   static Result<Mailbox> create(const MailboxShape& shape, int node);
-  // Maps what an engine made: the inbox read-only, the outbox to write. Refuses, with the reason,
-  // what is not a mailbox of this version, not ready, or larger than its region.
+  // Maps an engine's regions: the inbox read-only, the outbox writable. Fails, with the reason, if
+  // they are no mailbox of this version, not ready, or too small for their header.
   static Result<Mailbox> open(const std::string& inbox, const std::string& outbox);
-  // Engine side: puts the outbox's header right, which workers may write into, so that the next of
-  // them can open it.
+  // Engine side: restores the outbox's header, into which workers may write, so that the next
+  // worker can open it.
   void restore_outbox_header();
 
   const MailboxShape& shape() const { return shape_; }
@@ -41,7 +41,7 @@ class Mailbox {
   WorkerSlot& worker_slot(int index) const { return worker_slots_[index]; }
   JobRings& rings() { return rings_; }  // engine side
 
-  // Where a group's rows begin.
+  // The beginning of a group's rows.
   std::byte* x_of(std::uint32_t first_row) const;
   float* v_of(std::uint32_t first_row) const;
   std::byte* y_of(std::uint32_t first_row) const;

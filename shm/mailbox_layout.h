@@ -1,13 +1,14 @@
-// The mailbox of a worker group: how the device hands rows of cold adapters to CPU workers and gets
-// their deltas back (the handoff of DESIGN.md, section 5; CPU-assisted prefill in the CaraServe
-// paper, sections 4.1 and 4.2). Layout and the few rules of who writes what; no thread, no policy.
+// The mailbox of a worker group, by which the device hands rows of cold adapters to CPU workers and
+// gets their deltas back (docs/architecture.md, "A cold layer, from offer to accept"; CPU-assisted
+// prefill in the CaraServe paper, sections 4.1 and 4.2). The layout and who writes what; no
+// threads, no policy.
 //
-// Two regions, so that a worker can write nothing that the engine or the device acts on but its own
-// answers:
+// There are two regions, so that a worker can write nothing that the engine or the device acts on
+// except its own answers:
 //
 //   inbox   the engine and the device write, workers map it read-only
-//     InboxHeader | doorbells [kMaxGroups] | jobs [kNumJobs] | group jobs [kNumGroupJobs] | x
-//   outbox  workers write, the engine and the device read and never trust
+//     InboxHeader | doorbells [kMaxColdGroups] | jobs [kNumJobs] | group jobs [kNumGroupJobs] | x
+//   outbox  workers write, the engine and the device read it and never trust it
 //     OutboxHeader | worker slots [num_worker_slots] | v | y
 //
 // A job is one offer: one projection of one layer of one step, for all cold groups of the step. Its
@@ -20,15 +21,15 @@
 //                                       doorbells[g] = doorbell(n, ticket) (release, system)
 //                                                                     -->  reads x (acquire)
 //                                                                          writes v, y
-//                                       accept reads y (acquire)     <--   worker slots[w].done[g]
+//                                       accept reads y (acquire)     <--   worker_slots[w].done[g]
 //                                       = n
-//                                                                          worker slots[w].progress
+//                                                                          worker_slots[w].progress
 //                                                                          = n
 //
-// A job's rows, x, v and y lie where those of the job before lay. So a device that gives up on a
-// job (its deadline passed) must offer none of this mailbox before every worker slot of the job's
-// workers has made progress to it, or its worker is dead: quiet() (jobs.h). Only equality with the
-// expected sequence counts as an answer: garbage in a control word is an answer that never comes.
+// A job's x, v and y overwrite those of the job before. So a device that gives up on a job (its
+// deadline passed) must offer no job of this mailbox until every worker slot of that job has made
+// progress to it, or its worker is dead: quiet() (jobs.h). Only the expected sequence itself counts
+// as an answer: garbage in a control word counts as no answer.
 #pragma once
 
 #include <array>
@@ -44,7 +45,8 @@ namespace tandem {
 
 inline constexpr int kMaxWorkerSlots = 64;  // workers of a mailbox: bits of a mask
 inline constexpr int kMaxModulesOfJob = 3;
-// How much each worker gets of a job, by worker slot: its part of the sum of those who share it.
+// The part of a job for each worker, by worker slot: its weight over the sum of all that share the
+// job.
 using WorkerSlotWeights = std::array<std::uint8_t, kMaxWorkerSlots>;
 inline constexpr std::uint8_t kEvenWeight = 32;
 inline constexpr WorkerSlotWeights kEvenWeights = [] {
@@ -52,41 +54,42 @@ inline constexpr WorkerSlotWeights kEvenWeights = [] {
   weights.fill(kEvenWeight);
   return weights;
 }();
-// Of v: workers that share an input by columns of x each write the sum over their own into a plane,
-// and whoever reads v adds them up. The device reads the first. There is room for so many where a
-// job's ranks are the largest, for more where they are not, and for so many floats a row at least.
+// Planes of v: workers that divide the columns of x each write the sum over theirs into a plane,
+// and readers of v add the planes up. The device reads the first. There is room for
+// kVPlanesOfWidest at the largest ranks of a job, for more at smaller ranks, and for at least
+// kLeastVRow floats per row.
 inline constexpr std::uint32_t kVPlanesOfWidest = 2;
 inline constexpr std::uint32_t kLeastVRow = 4096;
 
-// How the workers of a group share it.
+// How the workers of a group divide it.
 enum class JobSplit : std::uint32_t {
-  columns = 0,  // each has rows of A and columns of y; v meets in the outbox between the two
+  columns = 0,  // each has rows of A and columns of y; v is exchanged in the outbox between them
   tokens = 1,   // each has rows of x, for all of A and B
 };
 
 // One module of a projection, in the weight arena. As LoraMatrix (gpu/ops.h).
 struct JobMatrix {
   std::uint64_t a = 0;         // byte offset in the arena of [rank, in]
-  std::uint64_t b = 0;         // of [out, b_stride]
+  std::uint64_t b = 0;         // the same of [out, b_stride]
   std::uint32_t rank = 0;      // 0: this module is not adapted, its columns of y stay unwritten
   std::uint32_t b_stride = 0;  // elements
   std::uint32_t out = 0;       // columns
-  std::uint32_t column = 0;    // of y, where this module's begin
+  std::uint32_t column = 0;    // first column of this module in y
 };
 
 // One cold group's part of a job.
 struct GroupJob {
   std::uint64_t workers = 0;  // mask of the worker slots that share it
-  std::uint32_t group = 0;    // its doorbell and its place in Worker slot::done
+  std::uint32_t group = 0;    // index of its doorbell and in WorkerSlot::done
   std::uint32_t rows = 0;
-  std::uint32_t first_row = 0;  // of the mailbox: x at first_row * max_in, y at first_row * max_out
+  std::uint32_t first_row = 0;  // in the mailbox: x at first_row * max_in, y at first_row * max_out
   std::uint32_t in = 0;         // columns of x; rows dense
   std::uint32_t out = 0;        // columns of y, of all modules; rows dense
   std::uint32_t num_modules = 0;
   JobSplit split = JobSplit::columns;
-  std::uint32_t rank_columns = 0;  // of v: module m's begin at the sum of the ranks before it
-  // The layer's weights are in the arena when the u32 at byte `present` of it is `present_value`
-  // (an adapter that is still being read from disk). 0: they are.
+  std::uint32_t rank_columns = 0;  // columns of v: module m's begin after the ranks before it
+  // The layer's weights are in the arena once the arena's u32 at byte `present` equals
+  // `present_value` (for an adapter still being read from disk). 0: they are there already.
   std::uint32_t present_value = 0;
   std::uint32_t reserved = 0;
   std::uint64_t present = 0;
@@ -110,7 +113,7 @@ struct alignas(64) Doorbell {
 };
 static_assert(sizeof(Doorbell) == 64 && sizeof(Job) == 128);
 
-// What both regions are laid out for.
+// The sizes for which both regions are laid out.
 struct MailboxShape {
   DType dtype = DType::bf16;           // of x, y and the weights
   std::uint32_t num_worker_slots = 0;  // most workers, up to kMaxWorkerSlots
@@ -131,8 +134,8 @@ struct InboxHeader {
   std::atomic<std::uint32_t> version;   // kMailboxVersion; 0: not ready; stored last
   alignas(64) std::uint64_t doorbells;  // byte offsets in the region
   std::uint64_t jobs, group_jobs, x;
-  // Bumped, and waited for as a futex, before jobs are offered to workers that may be asleep, and
-  // when such jobs are likely to come.
+  // A futex on which workers sleep. It is incremented before jobs are offered to workers that may
+  // be asleep, and when such jobs are likely to come.
   alignas(64) std::atomic<std::uint32_t> wake;
   std::atomic<std::uint32_t> stop;                    // 1: workers end
   alignas(64) std::atomic<std::uint64_t> published;   // jobs up to it are described
@@ -143,29 +146,30 @@ static_assert(offsetof(InboxHeader, published) == 192 && offsetof(InboxHeader, f
 static_assert(sizeof(InboxHeader) == 320);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-inline constexpr std::uint64_t kWholeJob = 1U << 16;  // in Worker slot::shared_parts
+inline constexpr std::uint64_t kWholeJob = 1U << 16;  // in WorkerSlot::shared_parts
 
 enum class WorkerSlotState : std::uint32_t { empty = 0, starting = 1, working = 2, sleeping = 3 };
 
-// One worker's own lines: sole writer of all of it. 0 who | 64 progress, woken | 128 shrunk | 640
+// One worker's cache lines, written by it alone. 0 identity | 64 progress, woken | 128 shrunk | 640
 // done
 struct WorkerSlot {
-  alignas(64) std::atomic<std::uint32_t> pid;  // 0: nobody; taken by compare-and-exchange
+  alignas(64) std::atomic<std::uint32_t> pid;  // 0: free; taken by compare-and-exchange
   std::atomic<WorkerSlotState> state;
-  std::atomic<std::uint32_t> cpu;        // that it is bound to
-  std::atomic<std::uint32_t> refused;    // groups' jobs whose description leads out of the regions
-  std::atomic<std::uint64_t> heartbeat;  // counts up as long as it lives
+  std::atomic<std::uint32_t> cpu;        // cpu that it is bound to
+  std::atomic<std::uint32_t> refused;    // group jobs whose description points outside the regions
+  std::atomic<std::uint64_t> heartbeat;  // counts up while the worker lives
   std::atomic<std::uint64_t> jobs;       // group jobs computed
   std::atomic<std::uint64_t> busy_ns;    // spent on them
-  // Groups' jobs that several workers shared by columns: how many, the time spent computing, and
-  // what it did of them (Share::part), with an eighth of an even part for what each job costs.
+  // Group jobs that several workers shared by columns: their number, the computing time, and the
+  // parts done of them (Share::part), plus an eighth of an even part for the fixed cost of each
+  // job.
   std::atomic<std::uint64_t> shared_jobs, shared_ns, shared_parts;
   alignas(64) std::atomic<std::uint64_t> progress;  // the last job finished or given up
-  // When it was awake after it had been woken the last time; steady_clock's nanoseconds. It is
-  // stored before `state` says so.
+  // When the worker was awake after it was last woken, in steady_clock's nanoseconds. Stored before
+  // `state` changes.
   std::atomic<std::uint64_t> woke_ns;
-  alignas(64) std::atomic<std::uint64_t> shrunk[kMaxColdGroups];  // its part of v is there
-  alignas(64) std::atomic<std::uint64_t> done[kMaxColdGroups];    // its part of y (or v) is there
+  alignas(64) std::atomic<std::uint64_t> shrunk[kMaxColdGroups];  // its part of v is written
+  alignas(64) std::atomic<std::uint64_t> done[kMaxColdGroups];    // its part of y (or v) is written
 };
 static_assert(offsetof(WorkerSlot, progress) == 64 && offsetof(WorkerSlot, shrunk) == 128);
 static_assert(offsetof(WorkerSlot, done) == 640 && sizeof(WorkerSlot) == 1152);
@@ -181,10 +185,10 @@ struct OutboxHeader {
 };
 static_assert(sizeof(OutboxHeader) == 64);
 
-// Rows of v (f32) are Mailbox::v_row() apart; a group's are rank_columns apart, dense, from its
-// first row on, and its planes follow each other.
+// Rows of v (f32) are Mailbox::v_row() floats apart. A group's rows are dense, rank_columns floats
+// apart, from its first row on, and its planes follow each other.
 
-// What every mailbox keeps to, so that no product of them overflows.
+// Limits of every mailbox, so that no product of sizes overflows.
 inline constexpr std::uint32_t kMailboxVersion = 3;
 inline constexpr std::uint32_t kInboxMagic = 0x49646e54;   // "TndI"
 inline constexpr std::uint32_t kOutboxMagic = 0x4f646e54;  // "TndO"
@@ -192,16 +196,16 @@ inline constexpr std::uint32_t kMaxMailboxRows = 1U << 20;
 inline constexpr std::uint32_t kMaxMailboxWidth = 1U << 20;  // of x and y
 inline constexpr std::uint32_t kMaxMailboxRank = 1U << 14;
 
-// Where everything lies: a function of the shape alone. x, v and y begin at pages of their own.
+// The offsets of all areas, a function of the shape alone. x, v and y begin at page boundaries.
 struct MailboxLayout {
   std::uint64_t doorbells = 0, jobs = 0, group_jobs = 0, x = 0, inbox_bytes = 0;
   std::uint64_t worker_slots = 0, v = 0, y = 0, outbox_bytes = 0;
 };
-// invalid_argument, with the field's name, for a shape that no mailbox has.
+// Returns invalid_argument, with the field's name, for a shape beyond the limits.
 Result<MailboxLayout> layout_of(const MailboxShape& shape);
 
-// The exit status of a worker process that finds its engine gone, or its regions, as it starts: an
-// engine that ends takes them with it. Nothing went wrong, so such a worker says nothing.
+// The exit status of a worker process that finds its engine or its regions gone when it starts: an
+// engine that ends removes them. This is no error, so the worker prints nothing.
 inline constexpr int kExitEngineGone = 69;  // sysexits' EX_UNAVAILABLE
 
 }  // namespace tandem

@@ -16,7 +16,7 @@ void prefer_node(void* begin, std::size_t bytes, int node) {
   const std::unique_ptr<bitmask, void (*)(bitmask*)> nodes(::numa_allocate_nodemask(),
                                                            &::numa_bitmask_free);
   ::numa_bitmask_setbit(nodes.get(), static_cast<unsigned>(node));
-  // The kernel takes the mask's length as one more than it is.
+  // The kernel expects the mask's length plus one.
   if (::mbind(begin, bytes, MPOL_PREFERRED, nodes->maskp, nodes->size + 1, 0) == 0) return;
   log::warning("shared memory may lie on any NUMA node: {}",
                errno_status("mbind to node " + std::to_string(node), errno).message());

@@ -33,14 +33,14 @@ namespace bip = boost::interprocess;
 constexpr const char* kFolder = "/dev/shm";
 constexpr std::string_view kPrefix = "tandem-";
 
-// Between the making of a region and its lock, this process's own look for stale ones must not
-// find it.
+// Held from making a region to locking it, so that this process's own search for stale regions does
+// not find it.
 std::mutex& making() {
   static std::mutex mutex;
   return mutex;
 }
 
-// The names that this process has made: others may have its pid, in another container.
+// The names of regions that this process has made: a process in another container may have its pid.
 struct OwnNames {
   std::mutex mutex;
   std::set<std::string> names;
@@ -85,8 +85,8 @@ Status check_memory(std::size_t bytes, const MemoryRoom& memory) {
                text(bytes), text(memory.free_bytes));
 }
 
-// Gives the file its size with every page of it, so that no later access can fail. It has none
-// before, so that who opens it meanwhile can tell.
+// Gives the file its size and allocates every page, so that no later access can fail. Until then
+// the size is 0, which shows other processes that the region is not ready.
 Status allocate(int descriptor, std::size_t bytes) {
   int failure = EINTR;
   while (failure == EINTR) failure = ::posix_fallocate(descriptor, 0, static_cast<off_t>(bytes));
@@ -107,7 +107,7 @@ struct Name {
   std::string_view purpose;
 };
 
-// Takes tandem-PID-RANDOM-PURPOSE apart; the purpose is empty where there is none.
+// Parses tandem-PID-RANDOM-PURPOSE; the purpose is empty if there is none.
 std::optional<Name> parse_name(std::string_view file) {
   if (!file.starts_with(kPrefix)) return std::nullopt;
   file.remove_prefix(kPrefix.size());
@@ -124,8 +124,8 @@ std::optional<Name> parse_name(std::string_view file) {
   return name;
 }
 
-// Whether somebody holds the lock of a region that is made. One without a size is still being made:
-// touching its lock would disturb that.
+// Whether the lock of a finished region is held. A region without a size is still being made, which
+// touching its lock would disturb.
 bool is_locked(const bip::shared_memory_object& object) {
   bip::offset_t bytes = 0;
   if (!object.get_size(bytes) || bytes == 0) return false;
@@ -145,7 +145,7 @@ void for_each_region(Visit visit) {
 }
 
 bool is_stale(const std::string& name, pid_t maker) {
-  // A pid may have been given to this very process again: then the lock alone tells.
+  // This process may have been given the maker's pid again: then only the lock decides.
   if (maker != ::getpid() && (::kill(maker, 0) == 0 || errno != ESRCH)) return false;
   try {
     const bip::shared_memory_object object(bip::open_only, name.c_str(), bip::read_only);
@@ -218,7 +218,7 @@ Result<ShmRegion> ShmRegion::create(std::string_view purpose, std::size_t bytes,
   } catch (const bip::interprocess_exception& failure) {
     return failed(fmt::format("mmap of {} of {}", text(bytes), impl->name), failure);
   }
-  // A policy of the region itself, so it must be there before any page of it is.
+  // The NUMA policy belongs to the region, so it is set before any page is allocated.
   prefer_node(impl->mapping.get_address(), bytes, node);
   TANDEM_TRY(allocate(impl->object.get_mapping_handle().handle, bytes));
   return ShmRegion(std::move(impl));
@@ -234,7 +234,7 @@ Result<ShmRegion> ShmRegion::create_private(std::size_t bytes, int node) {
     return failed(fmt::format("mmap of {} (lower host_tier_gb)", text(bytes)), failure);
   }
   prefer_node(impl->mapping.get_address(), bytes, node);
-  // Every page of it, as allocate() does.
+  // Allocates every page, as allocate() does.
   std::memset(impl->mapping.get_address(), 0, bytes);
   return ShmRegion(std::move(impl));
 }

@@ -14,8 +14,8 @@
 namespace tandem {
 namespace {
 
-// The handler reads them without a lock: an entry counts when its `bytes` are above zero, which is
-// stored last and withdrawn first.
+// The handler reads the ranges without a lock: an entry is valid while its `bytes` are above zero,
+// which is stored last and cleared first.
 struct Watched {
   std::atomic<std::uintptr_t> begin{0};
   std::atomic<std::size_t> bytes{0};
@@ -23,7 +23,7 @@ struct Watched {
 static_assert(std::atomic<std::uintptr_t>::is_always_lock_free);
 
 std::array<Watched, 64> watched;
-std::mutex adding;  // of entries, and of the handler
+std::mutex adding;  // guards adding entries, and the handler
 bool installed = false;
 struct sigaction before;
 std::atomic<bool> said{false};
@@ -36,7 +36,7 @@ void put_zeros(int number, siginfo_t* info, void* context) {
     const std::size_t bytes = range.bytes.load(std::memory_order_acquire);
     const std::uintptr_t begin = range.begin.load(std::memory_order_relaxed);
     if (bytes == 0 || at < begin || at >= begin + bytes) continue;
-    // Those behind it are gone as well.
+    // The pages behind it are missing as well.
     void* const zeros =
         ::mmap(reinterpret_cast<void*>(at), begin + bytes - at, PROT_READ | PROT_WRITE,
                MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
@@ -51,7 +51,7 @@ void put_zeros(int number, siginfo_t* info, void* context) {
   if ((before.sa_flags & SA_SIGINFO) != 0) return before.sa_sigaction(number, info, context);
   if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)
     return before.sa_handler(number);
-  ::signal(SIGBUS, SIG_DFL);  // the touch is made again, and ends the process
+  ::signal(SIGBUS, SIG_DFL);  // the access is repeated, and ends the process
 }
 
 }  // namespace
@@ -80,7 +80,7 @@ void forget_truncation(void* begin) {
     if (range.begin.load(std::memory_order_relaxed) != reinterpret_cast<std::uintptr_t>(begin)) {
       continue;
     }
-    range.bytes.store(0, std::memory_order_release);  // as above
+    range.bytes.store(0, std::memory_order_release);  // pairs as above
     range.begin.store(0, std::memory_order_relaxed);
   }
 }

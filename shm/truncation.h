@@ -1,17 +1,17 @@
-// What another process of the same user cuts off a shared file raises SIGBUS in whoever has it
-// mapped. For ranges whose content is checked anyway, zeros in its place are no worse than an
-// answer that never comes.
+// When another process of the same user truncates a shared file, access to the missing part raises
+// SIGBUS in every process that has it mapped. In ranges whose content is checked anyway, zeros in
+// its place are no worse than a missing answer.
 #pragma once
 
 #include <cstddef>
 
 namespace tandem {
 
-// From now on a touch of a part of this mapping that its file no longer has finds fresh zeros,
-// and a line on standard error says so, once. False: as many ranges as there may be are watched.
-// Installs a handler for SIGBUS, which passes on what does not concern it. Thread-safe.
+// After this call, access to a part of this mapping that was cut off the file finds zeros, and one
+// line on standard error reports it. Returns false if too many ranges are watched already. Installs
+// a handler for SIGBUS, which passes on signals for other addresses. Thread-safe.
 bool survive_truncation(void* begin, std::size_t bytes);
-// Before it is unmapped. What is not watched is passed over.
+// Ends the watch of a range, before it is unmapped. Ignores a range that is not watched.
 void forget_truncation(void* begin);
 
 }  // namespace tandem

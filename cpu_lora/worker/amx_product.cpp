@@ -1,11 +1,10 @@
-// y = x w^T of bf16 by AMX. A tile of x is 16 rows x 32 elements as they lie; one of w is packed:
-// 16 outputs x 32 elements turned to 16 pairs of elements x 16 outputs, which is the transpose of a
-// 16 x 16 matrix of pairs. Four tiles of sums, 32 rows x 32 outputs, stay in registers while k
-// runs.
+// y = x w^T of bf16 by AMX. A tile of x is 16 rows x 32 elements in memory order. A tile of w is
+// packed: 16 outputs x 32 elements become 16 pairs of elements x 16 outputs, the transpose of a 16
+// x 16 matrix of pairs. Four tiles of sums, 32 rows x 32 outputs, stay in registers for all of k.
 //
-// Our own rather than oneDNN's, because a worker's products are small and its weights cold. One
-// layer's q, k, v of rank 64, cold, 12 cores of an H200's host, 16 / 64 / 128 rows: 66 / 124 / 208
-// us with these loops, 155 / 312 / 551 with oneDNN 2.6 in bf16, all else alike.
+// These loops replace oneDNN's because a worker's products are small and its weights cold. One
+// layer's q, k, v of rank 64, cold, on 12 cores of an H200's host take 66 / 124 / 208 us for 16 /
+// 64 / 128 rows with these loops, 155 / 312 / 551 with oneDNN 2.6 in bf16, all else equal.
 #include "cpu_lora/worker/amx_product.h"
 
 #include <algorithm>
@@ -20,7 +19,7 @@
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-// GCC 12 takes the undefined operands of its own intrinsics for mistakes (its bug 105593).
+// GCC 12 warns about undefined operands in its own intrinsics (its bug 105593).
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -34,15 +33,15 @@ namespace {
 constexpr std::int64_t kTileRows = 16;
 constexpr std::int64_t kTileK = 32;
 constexpr std::int64_t kTileBytes = 1024;
-// How far ahead of packing weights are fetched: as far as pays on 12 cores at once (of 4 to 32).
+// How far ahead of packing weights are fetched: the best on 12 cores at once (of 4 to 32).
 constexpr std::int64_t kTilesAhead = 8;
-constexpr int kSumStride = 32;  // floats of a row of the buffer between tiles and y
+constexpr int kSumStride = 32;  // floats per row of the buffer between tiles and y
 
 constexpr std::int64_t tiles_of(std::int64_t n, std::int64_t size) {
   return (n + size - 1) / size;
 }
 
-// Everything around the tiles, in plain loops.
+// All work outside the tiles, in plain loops.
 struct PlainVectors {
   // tile[p][j] = the pair w[j][2p], w[j][2p + 1]; zeros beyond `rows` and `k`.
   static void pack_tile(const bf16* w, std::int64_t stride, std::int64_t rows, std::int64_t k,
@@ -79,7 +78,7 @@ struct Avx512Vectors {
     for (int j = 0; j < 16; ++j) {
       a[j] = j < rows ? _mm512_maskz_loadu_epi16(mask, w + j * stride) : _mm512_setzero_si512();
     }
-    // Within each 128-bit lane, 4 x 4 pairs of rows 4g .. 4g + 3 are turned;
+    // Within each 128-bit lane, 4 x 4 pairs of rows 4g .. 4g + 3 are transposed;
     for (int g = 0; g < 16; g += 4) {
       const __m512i low01 = _mm512_unpacklo_epi32(a[g], a[g + 1]);
       const __m512i high01 = _mm512_unpackhi_epi32(a[g], a[g + 1]);
@@ -138,7 +137,7 @@ bool has_avx512_bf16() {
   unsigned ecx = 0;
   unsigned edx = 0;
   if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) == 0) return false;
-  // The builtin also asks the operating system whether it saves the registers.
+  // The builtin also checks that the operating system saves the registers.
   return (eax & (1U << 5)) != 0 && __builtin_cpu_supports("avx512f") != 0 &&
          __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512vl") != 0;
 }
@@ -154,7 +153,7 @@ bool has_amx_bf16() {
   return (edx & kBf16) != 0 && (edx & kTile) != 0;
 }
 
-// Linux gives a process the tiles' registers when it asks (Documentation/x86/xstate.rst).
+// Linux enables tile registers for a process on request (Documentation/x86/xstate.rst).
 bool ask_for_tiles() {
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
@@ -213,7 +212,7 @@ class AmxProduct final : public Product {
   }
 
  private:
-  // Fetches the tile of weights that is packed kTilesAhead later.
+  // Fetches the tile of weights that is packed kTilesAhead tiles later.
   class Ahead {
    public:
     Ahead(const WeightsView& w, std::int64_t first) : w_(w), row_(first) {
@@ -249,7 +248,7 @@ class AmxProduct final : public Product {
     Tiles::configure(config);
   }
 
-  // The last elements of k, padded with zeros: beyond them may lie what is no number at all.
+  // Copies the last elements of k, padded with zeros: memory beyond them may hold NaN or infinity.
   void copy_tail(const ProductArgs& args) {
     const std::int64_t tail = args.k % kTileK;
     if (tail == 0) return;
@@ -274,7 +273,7 @@ class AmxProduct final : public Product {
     }
   }
 
-  // Sums of kRowTiles x kOutTiles tiles over all of k, to the buffer.
+  // Computes sums of kRowTiles x kOutTiles tiles over all of k, into the buffer.
   template <int kRowTiles, int kOutTiles>
   void block(const ProductArgs& args, std::int64_t row, std::int64_t n) {
     Tiles::template zero<0>();
@@ -329,7 +328,7 @@ class AmxProduct final : public Product {
                     static_cast<std::size_t>(count) * sizeof(float));
       }
     }
-    // Two buffers, so that the tiles of the next block need not wait for these loads.
+    // There are two buffers, so that the tiles of the next block need not wait for these loads.
     which_ ^= 1;
   }
 

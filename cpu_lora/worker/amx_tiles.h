@@ -1,5 +1,5 @@
-// Tiles of AMX: eight registers of 16 rows x 64 bytes, as an interface that the processor's and an
-// emulation in memory share, so that the loops over them are tested everywhere.
+// AMX tiles: eight registers of 16 rows x 64 bytes, behind an interface shared by the processor's
+// tiles and an emulation in memory, so that the loops over them are tested on every machine.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// As LDTILECFG reads it (Intel 64 manual, volume 1, chapter 18.2.1).
+// The format of LDTILECFG (Intel 64 manual, volume 1, chapter 18.2.1).
 struct alignas(64) TileConfig {
   std::uint8_t palette = 1;
   std::uint8_t start_row = 0;
@@ -22,8 +22,8 @@ static_assert(sizeof(TileConfig) == 64 && offsetof(TileConfig, row_bytes) == 16 
               offsetof(TileConfig, rows) == 48);
 
 #if defined(__x86_64__)
-// Inline assembly: GCC's intrinsics take no template argument as a register's number, and these
-// need no target of their own. The compiler never uses tile registers itself.
+// Inline assembly, because GCC's intrinsics take no template argument as a register's number; it
+// needs no target attribute either. The compiler never uses tile registers itself.
 struct AmxTiles {
   static void configure(const TileConfig& config) { asm volatile("ldtilecfg %0" ::"m"(config)); }
   static void release() { asm volatile("tilerelease"); }
@@ -55,7 +55,7 @@ struct EmulatedTile {
   alignas(64) std::byte bytes[16][64] = {};
 };
 
-// One set per thread, as the CPU has one per thread: the instructions name no object either.
+// One set per thread, like the CPU's registers, which the instructions address without an object.
 struct EmulatedTiles {
   static inline thread_local EmulatedTile tiles[8];
 

@@ -6,7 +6,7 @@
 namespace tandem {
 namespace {
 
-// Packed weights that are used at once and stay in the L2 cache beside x.
+// Bytes of packed weights that are used at once and stay in the L2 cache beside x.
 constexpr std::size_t kSlabBytes = std::size_t{512} << 10;
 
 std::uint32_t rank_column(const GroupJob& job, std::uint32_t module) {
@@ -15,7 +15,7 @@ std::uint32_t rank_column(const GroupJob& job, std::uint32_t module) {
   return column;
 }
 
-// `count` rows of `stride` elements at byte `offset` lie in the arena.
+// Whether `count` rows of `stride` elements at byte `offset` lie in the arena.
 bool fits(std::uint64_t offset, std::uint64_t count, std::uint64_t stride, std::uint64_t element,
           std::uint64_t arena_bytes) {
   if (offset > arena_bytes || offset % element != 0) return false;
@@ -200,7 +200,7 @@ Status WorkerDelta::shrink(DeltaTask& task, const DeltaPlaces& places) {
   return {};
 }
 
-// The module's rows of v, as the product reads them; zeros behind its ranks.
+// Sums the module's rows of v into the product's input; zeros after its ranks.
 void WorkerDelta::add_planes(const DeltaTask& task, const DeltaPlaces& places, std::uint32_t module,
                              std::byte* input, std::size_t row_bytes) {
   const Share& share = task.share_;
@@ -253,7 +253,7 @@ void WorkerDelta::reduce(const DeltaTask& task, const DeltaPlaces& places) const
   const std::uint64_t width = task.job_.rank_columns;
   const std::uint64_t end = share.first_sum + share.num_sums;
   for (std::uint64_t row = share.first_sum / width; row * width < end; ++row) {
-    std::uint64_t first = row * width;  // of the stripe
+    std::uint64_t first = row * width;  // start of the stripe
     for (const Stripe& stripe : share.stripes_of_all()) {
       const std::uint64_t from = std::max(first, share.first_sum);
       const std::uint64_t to = std::min(first += stripe.num_ranks, end);

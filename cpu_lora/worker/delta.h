@@ -19,19 +19,20 @@
 
 namespace tandem {
 
-// What a job says against what there is: a worker touches nothing on the word of one that fails.
+// Checks a job's description against the sizes of the regions. A worker must use nothing of a job
+// that fails.
 Status check_group_job(const GroupJob& job, const MailboxShape& shape, std::size_t arena_bytes);
 
-// A group's places in the mailbox: row 0 of each.
+// The memory of a group in the mailbox: row 0 of each area.
 struct DeltaPlaces {
   const std::byte* x = nullptr;
   float* v = nullptr;
-  std::int64_t v_plane = 0;  // floats from a plane of v to the next
+  std::int64_t v_plane = 0;  // floats from one plane of v to the next
   std::byte* y = nullptr;
 };
 DeltaPlaces places_of(const Mailbox& mailbox, const GroupJob& job);
 
-// A share and how far its weights are packed. Reused from job to job: it keeps its memory.
+// A share and the progress of packing its weights. Reused from job to job, to keep its memory.
 class DeltaTask {
  public:
   const GroupJob& job() const { return job_; }
@@ -39,7 +40,7 @@ class DeltaTask {
 
  private:
   friend class WorkerDelta;
-  struct Piece {  // of the weights: a ShrinkPart's or an ExpandPart's
+  struct Piece {  // weights of a ShrinkPart or an ExpandPart
     WeightsView weights;
     std::size_t offset = 0;  // in packed_
     std::int64_t packed_rows = 0;
@@ -48,9 +49,9 @@ class DeltaTask {
   GroupJob job_;
   Share share_;
   std::vector<Piece> pieces_;  // shrinks, then expands
-  std::size_t next_ = 0;       // piece to be packed
-  std::size_t bytes_ = 0;      // of all pieces packed
-  bool keeps_ = false;         // all pieces have their place in packed_
+  std::size_t next_ = 0;       // next piece to pack
+  std::size_t bytes_ = 0;      // packed size of all pieces
+  bool keeps_ = false;         // all pieces fit in packed_
   AlignedBytes packed_;
 };
 
@@ -60,25 +61,25 @@ class WorkerDelta {
   static Result<WorkerDelta> create(DType dtype, ProductKind kind = ProductKind::best);
 
   const char* name() const { return product_->name(); }
-  // Multiplies once, so that what the library sets up at its first call is there.
+  // Multiplies once, so that the library's one-time setup is done.
   Status warm_up();
 
-  // The job has passed check_group_job() and `worker_slot` shares it; A and B lie in `arena`.
-  // Packed weights of up to `most_bytes` are kept; those of a greater share are packed slab by slab
-  // as they are used, and ahead of that not at all.
+  // Requires a job that has passed check_group_job() and that `worker_slot` shares; A and B lie in
+  // `arena`. Up to `most_bytes` of packed weights are kept. The weights of a larger share are
+  // packed slab by slab when they are used, and not ahead of that.
   void assign(DeltaTask& task, const GroupJob& job, int worker_slot, const JobTerms& terms,
               const std::byte* arena, std::size_t most_bytes);
   std::size_t kept_bytes(const DeltaTask& task) const { return task.keeps_ ? task.bytes_ : 0; }
-  // Packs a few rows of weights (kPackRows), which must be in the arena; false: all is packed.
+  // Packs a few rows of weights (kPackRows), which must be in the arena; false: all are packed.
   bool pack_some(DeltaTask& task) { return pack_next(task, task.pieces_.size()); }
-  // What expand() would otherwise begin with.
+  // Packs the rest ahead of expand(), which would otherwise begin with it.
   void pack_rest(DeltaTask& task);
 
-  // Its part of v, in the planes that share_of() says.
+  // Computes its part of v, in the planes given by share_of().
   Status shrink(DeltaTask& task, const DeltaPlaces& places);
-  // Its part of y, from all of v.
+  // Computes its part of y, from all of v.
   Status expand(DeltaTask& task, const DeltaPlaces& places);
-  // Its part of the sum of v's planes, in plane 0. Nothing to do with one plane a stripe.
+  // Adds its part of v's planes up in plane 0. Does nothing if each stripe has one plane.
   void reduce(const DeltaTask& task, const DeltaPlaces& places) const;
 
  private:
@@ -92,7 +93,7 @@ class WorkerDelta {
 
   DType dtype_;
   std::unique_ptr<Product> product_;
-  AlignedBytes input_;  // v as the second product reads it
+  AlignedBytes input_;  // v, as the second product reads it
   AlignedBytes slab_;
 };
 

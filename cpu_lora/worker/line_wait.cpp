@@ -29,7 +29,7 @@ bool has_waitpkg() {
   constexpr unsigned kLightState = 1;             // C0.1
   constexpr std::uint64_t kMostTicks = 1U << 15;  // about 10 us
   _umonitor(const_cast<std::atomic<std::uint64_t>*>(&word));
-  // A change before the monitor was armed would be slept through.
+  // A change before the monitor was armed would not end the wait.
   if (word.load(std::memory_order_relaxed) != seen) return;
   _umwait(kLightState, __rdtsc() + kMostTicks);
 }
@@ -53,7 +53,7 @@ void wait_for_change(const std::atomic<std::uint64_t>& word, std::uint64_t seen)
     return;
   }
 #endif
-  // relaxed: the caller looks again, with the ordering that it needs.
+  // relaxed: the caller reads the word again, with the order that it needs.
   for (int i = 0; i < kPauses && word.load(std::memory_order_relaxed) == seen; ++i) relax();
 }
 

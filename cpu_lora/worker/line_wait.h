@@ -1,4 +1,4 @@
-// Waiting for a word that another processor or a device writes.
+// Waits for words that another processor or a device writes.
 #pragma once
 
 #include <atomic>
@@ -8,17 +8,16 @@
 
 namespace tandem {
 
-// A moment in a spin loop: `pause`, and its like elsewhere.
+// A short pause in a spin loop: `pause`, or the like on other processors.
 void relax();
 
-// Waits, for some microseconds at most, until `word` is not `seen` any more; may return early.
-// With UMONITOR and UMWAIT the core rests meanwhile, in the light state that it leaves in well
-// under a microsecond; without, it spins for about as long as a look at the clock takes.
+// Waits until `word` differs from `seen`, for some microseconds at most; may return early. With
+// UMONITOR and UMWAIT the core meanwhile rests in the light state, which it leaves in well under a
+// microsecond; without, it spins for about as long as reading the clock takes.
 void wait_for_change(const std::atomic<std::uint64_t>& word, std::uint64_t seen);
 
-// For who has waited since `start` and looks again: after 100 us lets others run on this core, if
-// it has others. It may be one of them that it waits for. On a core of its own that costs a system
-// call.
+// For loops that have waited since `start`: after 100 us, lets other threads run on this core,
+// since the loop may be waiting for one of them. On a core without others this costs a system call.
 void share_core(TimePoint start);
 
 }  // namespace tandem

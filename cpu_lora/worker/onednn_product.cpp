@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-// Rows are padded so that groups of any size share a few compiled primitives.
+// Pads the rows, so that groups of any size share a few compiled primitives.
 std::int64_t bucket_of(std::int64_t rows) {
   std::int64_t bucket = 1;
   while (bucket < rows && bucket < 16) bucket *= 2;

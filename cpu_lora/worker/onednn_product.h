@@ -1,5 +1,5 @@
-// Products by oneDNN (product.h): what a worker adds to base/onednn is the packing of weights and
-// the padding of rows.
+// Products by oneDNN (product.h): adds to base/onednn the packing of weights and the padding of
+// rows.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace tandem {
 
-// Weights and x are converted to `compute`, f32 or bf16. Without AMX f32 is the faster one (290
-// against 166 GFLOP/s on two cores with AVX-512).
+// Weights and x are converted to `compute`, f32 or bf16. Without AMX, f32 is faster (290 against
+// 166 GFLOP/s on two cores with AVX-512).
 std::unique_ptr<Product> make_onednn_product(DType dtype, DType compute);
 
 }  // namespace tandem

@@ -1,7 +1,7 @@
-// y = x w^T on the calling thread: the arithmetic of a delta, for the CPU it runs on.
+// y = x w^T on the calling thread: the arithmetic of a delta on a CPU.
 //
-// Weights are packed first, which may happen before x is known: a worker packs while it waits for
-// its doorbell, and packing is what reads the weights from memory.
+// Weights are packed first, possibly before x is known: a worker packs while it waits for its
+// doorbell, and packing is what reads the weights from memory.
 #pragma once
 
 #include <cstddef>
@@ -35,21 +35,21 @@ struct ProductArgs {
 // Not thread-safe: it owns scratch memory. Sums are f32.
 class Product {
  public:
-  static constexpr std::int64_t kPackRows = 16;  // rows of w that are packed together
+  static constexpr std::int64_t kPackRows = 16;  // rows of w packed together
 
   virtual ~Product() = default;
 
   virtual const char* name() const = 0;
-  // Bytes that w [n, k] takes packed; its blocks of kPackRows rows lie one after another.
+  // Bytes of w [n, k] when packed; its blocks of kPackRows rows lie one after another.
   virtual std::size_t packed_bytes(std::int64_t n, std::int64_t k) const = 0;
-  // Packs rows [first, first + kPackRows) of w, as many as there are; `packed` is of all of w,
-  // 64-byte aligned.
+  // Packs rows [first, first + kPackRows) of w, as far as they exist; `packed` is the memory for
+  // all of w, 64-byte aligned.
   virtual void pack(const WeightsView& w, std::int64_t first, std::byte* packed) = 0;
-  // x is of the weights' dtype or of input_dtype(). oneDNN refusing a shape is a failure.
+  // x has the weights' dtype or input_dtype(). Fails if oneDNN rejects the shape.
   virtual Status run(const ProductArgs& args) = 0;
 
-  // What a sum of planes becomes to be the next product's x, and how far apart its rows are then,
-  // zeros behind their k elements.
+  // The type of the next product's x, into which add_planes() writes sums, and the distance of its
+  // rows, which have zeros after their k elements.
   virtual DType input_dtype() const = 0;
   std::int64_t input_stride(std::int64_t k) const { return (k + 31) / 32 * 32; }
   // out[i] = the sum of planes[p * plane_stride + i] over p, i < k.
@@ -62,10 +62,10 @@ enum class ProductKind {
   onednn,        // by oneDNN, after widening to f32
   onednn_bf16,   // by oneDNN in bf16
   amx,           // by AMX tiles; bf16
-  amx_emulated,  // the same loops with tiles in memory, for tests on any machine
+  amx_emulated,  // the loops of `amx` with tiles in memory, for tests on any machine
 };
 
-// For weights of `dtype`. unavailable: this CPU cannot do `kind`.
+// Returns the product for weights of `dtype`. unavailable: this CPU does not support `kind`.
 Result<std::unique_ptr<Product>> make_product(DType dtype, ProductKind kind = ProductKind::best);
 
 }  // namespace tandem

@@ -11,7 +11,7 @@ namespace {
 constexpr std::uint32_t kRankBlock = 16;  // outputs of a tile
 constexpr std::uint32_t kInBlock = 32;    // elements that a tile multiplies at once
 constexpr std::uint32_t kWorkersOfStripe = 2;
-constexpr std::uint32_t kMostGrains = 32;   // of a stripe, and so of planes
+constexpr std::uint32_t kMostGrains = 32;   // per stripe, and so the most planes
 constexpr std::uint32_t kLeastGrain = 128;  // elements of `in`
 constexpr std::uint32_t kFloatsPerLine = 16;
 
@@ -19,7 +19,7 @@ constexpr std::uint32_t blocks_of(std::uint32_t n, std::uint32_t block) {
   return (n + block - 1) / block;
 }
 
-// A job's workers by number, and what weights come before each.
+// A job's workers by number, and the sum of the weights before each.
 struct Team {
   std::uint32_t count = 0;
   std::array<std::uint8_t, kMaxWorkerSlots> worker_slots;
@@ -33,13 +33,13 @@ struct Team {
       ++count;
     }
   }
-  // Where the part of worker i begins.
+  // The beginning of worker i's part.
   std::uint64_t cut(std::uint64_t total, std::uint32_t i) const {
     return total * before[i] / before[count];
   }
 };
 
-// What shrink is cut into: stripes, and each of them along `in` into as many grains.
+// The division of shrink: stripes, each cut along `in` into `grains` grains.
 struct Stripes {
   std::array<Stripe, Share::kMaxStripes> stripes;
   std::uint32_t count = 0;
@@ -61,35 +61,35 @@ struct Stripes {
       }
     }
     if (alone) return;
-    // Each grain may be another worker's, with a plane of its own.
+    // Each grain may belong to another worker, with a plane of its own.
     const std::uint64_t planes =
         std::uint64_t{job.rows} * v_row / std::max<std::uint64_t>(v_plane_of(job), 1);
     const auto most = static_cast<std::uint32_t>(
         std::clamp<std::uint64_t>(planes, 1, std::max(job.in / kLeastGrain, 1U)));
-    // As many for each of a stripe's workers, where their weights are even.
+    // Each of a stripe's workers gets the same number of grains if their weights are even.
     const std::uint32_t workers = std::max(team.count / count, 1U);
     grains = std::min(most, kMostGrains);
     if (grains > workers) grains -= grains % workers;
   }
 
-  std::uint32_t cost(std::uint32_t stripe) const {  // of a grain
+  std::uint32_t cost(std::uint32_t stripe) const {  // cost of one grain
     return blocks_of(stripes[stripe].num_ranks, kRankBlock);
   }
 };
 
-// Where grain i of them begins in `in`.
+// The beginning of a grain in `in`.
 std::uint32_t in_at(const GroupJob& job, std::uint32_t grain, std::uint32_t grains) {
   const std::uint64_t block = std::uint64_t{blocks_of(job.in, kInBlock)} * grain / grains;
   return std::min(static_cast<std::uint32_t>(block) * kInBlock, job.in);
 }
 
-// Lays the stripes end to end and hands each worker a run of grains: counts planes, and takes down
-// what is worker `index`'s, and who else wrote what.
+// Lays the stripes end to end and gives each worker a run of grains. Counts planes, and records the
+// part of worker `index` and the writers of the other parts.
 void cut_stripes(const GroupJob& job, Stripes& of, const Team& team, std::uint32_t index,
                  Share& share, std::array<std::uint64_t, kMaxModulesOfJob>& writers) {
   std::uint64_t total = 0;
   for (std::uint32_t s = 0; s < of.count; ++s) total += std::uint64_t{of.cost(s)} * of.grains;
-  std::uint64_t before = 0;  // of the stripe
+  std::uint64_t before = 0;  // cost before the stripe
   std::uint32_t worker = 0;
   for (std::uint32_t s = 0; s < of.count; ++s) {
     Stripe& stripe = of.stripes[s];
@@ -114,7 +114,7 @@ void cut_stripes(const GroupJob& job, Stripes& of, const Team& team, std::uint32
         ++stripe.num_planes;
         from = to;
       }
-      // Where a worker's run ends with the stripe, the next one's begins with the next.
+      // If a worker's run ends with the stripe, the next worker's run begins with the next stripe.
       if (to < of.grains || end <= before + cost * of.grains) ++worker;
     }
     before += cost * of.grains;
@@ -129,11 +129,11 @@ void cut_stripes(const GroupJob& job, Stripes& of, const Team& team, std::uint32
 void add_expands(const GroupJob& job, const Team& team, std::uint32_t index, DType dtype,
                  Share& share) {
   const auto line = static_cast<std::uint32_t>(64 / size_of(dtype));
-  std::array<std::uint64_t, kMaxModulesOfJob> cost{};  // of one line of columns
+  std::array<std::uint64_t, kMaxModulesOfJob> cost{};  // cost of one line of columns
   std::uint64_t total = 0;
   for (std::uint32_t m = 0; m < job.num_modules; ++m) {
     if (job.modules[m].rank == 0) continue;
-    // A column costs its output even where the rank is small.
+    // Writing a column has a cost even if the rank is small.
     cost[m] = blocks_of(job.modules[m].rank, kInBlock) + 1;
     total += cost[m] * blocks_of(job.modules[m].out, line);
   }
@@ -143,7 +143,7 @@ void add_expands(const GroupJob& job, const Team& team, std::uint32_t index, DTy
   for (std::uint32_t m = 0; m < job.num_modules; ++m) {
     if (cost[m] == 0) continue;
     const std::uint32_t lines = blocks_of(job.modules[m].out, line);
-    const auto line_at = [&](std::uint64_t at) {  // rounded up, alike for both sides of a cut
+    const auto line_at = [&](std::uint64_t at) {  // rounded up, equally on both sides of a cut
       const std::uint64_t inside = at > first ? at - first : 0;
       return static_cast<std::uint32_t>(
           std::min<std::uint64_t>((inside + cost[m] - 1) / cost[m], lines));
@@ -182,7 +182,7 @@ Share share_of(const GroupJob& job, int worker_slot, const JobTerms& terms) {
   const Team team = by_tokens ? Team(bit, terms.weights) : all;
 
   Stripes stripes(job, team, terms.v_row);
-  std::array<std::uint64_t, kMaxModulesOfJob> writers{};  // others, by module
+  std::array<std::uint64_t, kMaxModulesOfJob> writers{};  // other writers, by module
   cut_stripes(job, stripes, team, index, share, writers);
   add_expands(job, team, index, terms.dtype, share);
   for (const std::uint64_t worker_slots : writers) share.reduce_peers |= worker_slots;

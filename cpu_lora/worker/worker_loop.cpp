@@ -23,10 +23,10 @@ using std::chrono::steady_clock;
 
 // Weights packed ahead of the doorbell stay in a core's L2 cache until they are used.
 constexpr std::size_t kAheadBytes = std::size_t{1} << 20;
-constexpr double kSleepS = 0.1;  // also how long a sleeping worker's heartbeat may stand still
+constexpr double kSleepS = 0.1;  // also the longest time without a heartbeat while asleep
 constexpr auto kLookEvery = std::chrono::milliseconds(20);
-// A described job whose doorbell does not ring keeps a worker awake for so long: its step is queued
-// behind others. Then it naps, and a doorbell that rings after all is seen a nap later.
+// A described job whose doorbell does not ring keeps a worker awake for this long: its step is
+// queued behind others. Then the worker naps, and sees a later doorbell after at most one nap.
 constexpr auto kDoorbellPatience = std::chrono::seconds(1);
 constexpr double kNapS = 0.001;
 
@@ -67,19 +67,19 @@ struct WorkerLoop::Impl {
   const std::atomic<bool>* stop = nullptr;
   const std::function<bool()>* alive = nullptr;
   bool ended = false;
-  bool told = false;  // of a refused job
+  bool told = false;  // a refused job was logged
   TimePoint next_look{};
   TimePoint idle_since{};
-  TimePoint last_task{};  // its end; jobs that are others' keep this worker awake, but not its core
+  TimePoint last_task{};  // end of it; later jobs of others keep it awake, but it yields its core
   std::uint32_t seen_wake = 0;
 
-  std::uint64_t next = 1;  // the job to be handled
+  std::uint64_t next = 1;  // next job to handle
   JobCopy job;
-  std::vector<DeltaTask> tasks;  // of this worker's groups in the job, `num_tasks` of them in use
+  std::vector<DeltaTask> tasks;  // for its groups in the job; `num_tasks` in use
   std::uint32_t num_tasks = 0;
 };
 
-// Only this worker writes its words, so its own loads of them need no order.
+// Only this worker writes its counters, so its own loads of them need no order.
 namespace {
 void add(std::atomic<std::uint64_t>& counter, std::uint64_t by) {
   counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
@@ -90,13 +90,13 @@ WorkerLoop::Impl::~Impl() {
   if (!has_worker_slot()) return;
   worker_slot.state.store(WorkerSlotState::empty, std::memory_order_relaxed);
   std::uint32_t own = pid;
-  // release: pairs with the acquire in quiet() and in the next worker's taking of the
-  // worker slot: all that this one did is before.
+  // release: pairs with the acquire in quiet() and with the one by which the next worker takes the
+  // worker slot: all accesses of this worker come before.
   worker_slot.pid.compare_exchange_strong(own, 0, std::memory_order_release,
                                           std::memory_order_relaxed);
 }
 
-// False: somebody wrote another's pid there, and another may take it.
+// Returns false if another pid was written there: then another worker may take it.
 bool WorkerLoop::Impl::has_worker_slot() const {
   return worker_slot.pid.load(std::memory_order_relaxed) == pid;
 }
@@ -104,12 +104,12 @@ bool WorkerLoop::Impl::has_worker_slot() const {
 void WorkerLoop::Impl::run() {
   use_one_thread();
   const std::uint64_t published = mailbox.inbox().published.load(std::memory_order_acquire);
-  // Jobs that were described before are not for this worker: their rows may be given up already,
-  // and be others' by now.
+  // Jobs described earlier are not for this worker: their rows may be given up already, and reused
+  // by others.
   next = published + 1;
   // release: pairs with the acquire in quiet().
   worker_slot.progress.store(published, std::memory_order_release);
-  // release: pairs with the acquire of whoever gives jobs to worker slots that work.
+  // release: pairs with the acquire of the code that gives jobs to working worker slots.
   worker_slot.state.store(WorkerSlotState::working, std::memory_order_release);
   idle_since = steady_clock::now();
   while (!is_over()) {
@@ -125,19 +125,19 @@ void WorkerLoop::Impl::run() {
   }
 }
 
-// Beats, and asks whether to end: often enough in every wait.
+// Updates the heartbeat and checks whether to end. Called often enough in every wait.
 bool WorkerLoop::Impl::is_over() {
   if (ended) return true;
   const TimePoint now = steady_clock::now();
   if (now < next_look) return false;
   next_look = now + kLookEvery;
   add(worker_slot.heartbeat, 1);
-  // It is awake wherever this is asked. A worker slot whose state somebody else has written over
-  // would be given no jobs as long as others keep its worker from sleeping.
+  // The worker is awake whenever this runs. If another process has overwritten its state, it would
+  // get no jobs while other workers keep it from sleeping.
   if (worker_slot.state.load(std::memory_order_relaxed) != WorkerSlotState::working) {
     worker_slot.state.store(WorkerSlotState::working, std::memory_order_release);
   }
-  // relaxed: nothing hangs on the flag but the end. acquire: pairs with stop_workers().
+  // relaxed: only the end depends on the flag. acquire: pairs with stop_workers().
   ended = stop->load(std::memory_order_relaxed) ||
           mailbox.inbox().stop.load(std::memory_order_acquire) != 0 || !(*alive)();
   if (!ended && !has_worker_slot()) {
@@ -153,15 +153,15 @@ void WorkerLoop::Impl::pause_without_jobs() {
   // acquire: pairs with the release in wake_workers(): jobs published before that bump are
   // seen below, and a bump after this load ends the sleep.
   const std::uint32_t wake = inbox.wake.load(std::memory_order_acquire);
-  // Who wakes it is likely to describe a job.
+  // After a wake a job is likely to come.
   if (std::exchange(seen_wake, wake) != wake) idle_since = steady_clock::now();
   if (steady_clock::now() - idle_since < duration_of(options.spin_ms / 1e3)) {
     wait_for_change(inbox.published, next - 1);
     share_core(last_task);
     return;
   }
-  // seq_cst, with the fence: against whoever publishes, fences, and then looks whether anybody
-  // sleeps. One of the two sees the other's store.
+  // seq_cst, with the fence: a publisher stores, fences, and then checks whether a worker sleeps.
+  // One of the two sees the other's store.
   worker_slot.state.store(WorkerSlotState::sleeping, std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (inbox.published.load(std::memory_order_acquire) < next &&
@@ -172,14 +172,13 @@ void WorkerLoop::Impl::pause_without_jobs() {
       worker_slot.woke_ns.store(static_cast<std::uint64_t>(now.count()), std::memory_order_relaxed);
     }
   }
-  // release: pairs with the engine's acquire, which then finds when that was.
+  // release: pairs with the engine's acquire, which then sees `woke_ns`.
   worker_slot.state.store(WorkerSlotState::working, std::memory_order_release);
-  next_look = {};  // that was long: beat and ask now
+  next_look = {};  // after the sleep: update the heartbeat and check now
 }
 
 void WorkerLoop::Impl::leave(std::uint64_t n) {
-  // release: pairs with the acquire in quiet(): this worker's last access to the job is
-  // before it.
+  // release: pairs with the acquire in quiet(): this worker's last access to the job comes before.
   worker_slot.progress.store(n, std::memory_order_release);
   next = n + 1;
 }
@@ -187,14 +186,15 @@ void WorkerLoop::Impl::leave(std::uint64_t n) {
 bool WorkerLoop::Impl::is_lost(std::uint64_t n) const {
   // acquire: pairs with the release in retire_before().
   return mailbox.inbox().first_live.load(std::memory_order_acquire) > n ||
-         // relaxed: what follows from it is that nothing more of the job is read.
+         // relaxed: after a change nothing more of the job is read.
          mailbox.job(n).sequence.load(std::memory_order_relaxed) != n;
 }
 
 bool WorkerLoop::Impl::is_present(const GroupJob& group_job) const {
   if (group_job.present_value == 0) return true;
   const auto* word = reinterpret_cast<const std::uint32_t*>(arena.data() + group_job.present);
-  // acquire: pairs with the release of whoever reads the adapter from disk, after its bytes.
+  // acquire: pairs with the release of the reader that loads the adapter from disk, after its
+  // bytes.
   return __atomic_load_n(word, __ATOMIC_ACQUIRE) == group_job.present_value;
 }
 
@@ -204,7 +204,7 @@ void WorkerLoop::Impl::refuse(const Status& why) {
   log::warning("worker {} skipped a job: {}", options.worker_slot, why.message());
 }
 
-// Moves this worker's groups to the front of the job and gives them tasks.
+// Finds this worker's groups in the job and creates tasks for them. Returns their number.
 std::uint32_t WorkerLoop::Impl::find_mine() {
   const std::uint64_t bit = std::uint64_t{1} << options.worker_slot;
   std::uint32_t count = 0;
@@ -246,8 +246,8 @@ void WorkerLoop::Impl::handle(std::uint64_t n) {
   leave(n);
 }
 
-// Waits for the doorbell of the task `index`, and packs weights meanwhile. False: the job is lost,
-// or this worker is to end.
+// Waits for the doorbell of task `index`, and packs weights meanwhile. Returns false if the job is
+// lost, or this worker is to end.
 bool WorkerLoop::Impl::wait_for_doorbell(std::uint64_t n, std::uint32_t index, Ticket& ticket) {
   const std::atomic<std::uint64_t>& doorbell = mailbox.doorbells()[tasks[index].job().group].value;
   const TimePoint start = steady_clock::now();
@@ -262,7 +262,7 @@ bool WorkerLoop::Impl::wait_for_doorbell(std::uint64_t n, std::uint32_t index, T
     if (sequence_of(value) > n || is_lost(n) || is_over()) return false;
     while (ahead < num_tasks &&
            !(is_present(tasks[ahead].job()) && delta.pack_some(tasks[ahead]))) {
-      ++ahead;  // all packed, or not there yet: then it is packed when it is needed
+      ++ahead;  // all packed, or not present yet: then packed when needed
     }
     if (ahead < num_tasks) continue;
     if (steady_clock::now() - start > kDoorbellPatience) {
@@ -274,7 +274,7 @@ bool WorkerLoop::Impl::wait_for_doorbell(std::uint64_t n, std::uint32_t index, T
   }
 }
 
-// False: given up.
+// Returns false if the job was given up.
 bool WorkerLoop::Impl::compute(std::uint64_t n, DeltaTask& task, Ticket ticket) {
   const GroupJob& group_job = task.job();
   const Share& share = task.share();
@@ -284,11 +284,11 @@ bool WorkerLoop::Impl::compute(std::uint64_t n, DeltaTask& task, Ticket ticket) 
   const TimePoint start = steady_clock::now();
   Duration waited{};
   Status status = delta.shrink(task, places);
-  // release: pairs with the acquire in meet() of those who read this part of v.
+  // release: pairs with the acquire in meet() of the workers that read this part of v.
   if (status.ok()) worker_slot.shrunk[group].store(n, std::memory_order_release);
   if (status.ok() && ticket == Ticket::cpu) {
     if (share.expand_peers != 0) {
-      delta.pack_rest(task);  // while the others come
+      delta.pack_rest(task);  // while waiting for the peers
       const TimePoint ready = steady_clock::now();
       if (!meet(n, group, share.expand_peers)) return false;
       waited = steady_clock::now() - ready;
@@ -314,7 +314,7 @@ bool WorkerLoop::Impl::compute(std::uint64_t n, DeltaTask& task, Ticket ticket) 
   return true;
 }
 
-// Until all of `peers` have written their parts of v.
+// Waits until all `peers` have written their parts of v.
 bool WorkerLoop::Impl::meet(std::uint64_t n, std::uint32_t group, std::uint64_t peers) {
   const TimePoint start = steady_clock::now();
   const TimePoint deadline = start + duration_of(options.peer_ms / 1e3);
@@ -361,7 +361,7 @@ Result<WorkerLoop> WorkerLoop::create(Mailbox& mailbox, std::span<const std::byt
   TANDEM_TRY(delta.warm_up());
   WorkerSlot& worker_slot = mailbox.worker_slot(options.worker_slot);
   std::uint32_t nobody = 0;
-  // acq_rel: the acquire pairs with the release by which the one before left the worker slot.
+  // acq_rel: the acquire pairs with the release by which the previous worker left the worker slot.
   if (!worker_slot.pid.compare_exchange_strong(nobody, static_cast<std::uint32_t>(::getpid()),
                                                std::memory_order_acq_rel)) {
     return error(StatusCode::already_exists, "seat {} is taken by process {}", options.worker_slot,

@@ -1,6 +1,5 @@
-// What a worker does: waits for its doorbell, computes its share, answers. Runs in a process of its
-// own
-// (`tandem worker`) or, in tests, in a thread. The only writer of its worker slot.
+// The loop of a worker: waits for its doorbell, computes its share, answers. Runs in a process of
+// its own (`tandem worker`) or, in tests, in a thread. It is the only writer of its worker slot.
 #pragma once
 
 #include <atomic>
@@ -18,15 +17,15 @@ namespace tandem {
 
 struct WorkerLoopOptions {
   int worker_slot = 0;
-  int cpu = -1;         // told in the worker slot
-  double spin_ms = 20;  // without jobs, or woken for one: spin for so long, then sleep until woken
+  int cpu = -1;         // shown in the worker slot
+  double spin_ms = 20;  // without jobs, or after a wake: spins for so long, then sleeps until woken
   double peer_ms = 50;  // longest wait for the others' part of v, or for weights still being read
   ProductKind product = ProductKind::best;
 };
 
 class WorkerLoop {
  public:
-  // Takes the worker slot; already_exists when somebody has it. `mailbox` and `arena` outlive the
+  // Takes the worker slot; already_exists if it is taken. `mailbox` and `arena` must outlive the
   // loop.
   static Result<WorkerLoop> create(Mailbox& mailbox, std::span<const std::byte> arena,
                                    const WorkerLoopOptions& options);
@@ -34,8 +33,8 @@ class WorkerLoop {
   WorkerLoop& operator=(WorkerLoop&&) noexcept;
   ~WorkerLoop();  // leaves the worker slot
 
-  // Until the mailbox says stop, `stop` is true, `alive()`, asked every now and then, is false (the
-  // engine is gone), or the worker slot names another process.
+  // Runs until the mailbox says stop, `stop` is true, `alive()`, called now and then, is false (the
+  // engine is gone), or the worker slot holds another process's pid.
   void run(const std::atomic<bool>& stop, const std::function<bool()>& alive);
 
  private:

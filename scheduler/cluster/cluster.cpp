@@ -7,8 +7,8 @@
 namespace tandem {
 namespace {
 
-// A report that comes so long after a request was sent speaks of it: 20 ms between two reports, and
-// the ways there and back.
+// A report that arrives so long after a request was sent includes it: 20 ms between two reports,
+// plus the round trip.
 constexpr Duration kReportedAfter = std::chrono::milliseconds(40);
 
 double seconds(TimePoint time) {
@@ -57,7 +57,7 @@ void Cluster::set_offered(const std::vector<OfferedAdapter>& adapters) {
     Model& known = model(adapter.name, true);
     known.offered = true;
     known.offered_digest = adapter.digest;
-    if (known.engines.empty()) {  // else they say what they have
+    if (known.engines.empty()) {  // otherwise engines report both
       known.rank = adapter.rank;
       known.bytes = adapter.bytes;
     }
@@ -91,7 +91,7 @@ Status Cluster::report(EngineIndex engine, EngineReport report, bool first, Time
   for (const AdapterReport& adapter : report.adapters) take_adapter(engine, adapter);
   report.adapters.clear();
   report.removed.clear();
-  if (state.report.id != report.id) prefixes_.forget(engine);  // it was started anew
+  if (state.report.id != report.id) prefixes_.forget(engine);  // it was restarted
   prefixes_.set_room(engine, report.view.prefix_cache ? report.view.kv_tokens : 0);
   if (report.view.step_ends_s >= 0) report.view.step_ends_s += seconds(now);
   state.report = std::move(report);
@@ -110,7 +110,8 @@ void Cluster::set_aside(EngineIndex engine, std::string why) {
   state.heard = true;
   state.why_not = std::move(why);
   forget_sent(engine, TimePoint::max());
-  // Its adapters stay listed: who asks for one is told to come again, not that there is none.
+  // Its adapters stay listed, so that a request for one is told to retry, not that the model is
+  // unknown.
   index_.remove_engine(engine);
   for (auto& [name, held] : books_[engine.index()].adapters) {
     held = {.digest = std::move(held.digest)};
@@ -141,7 +142,7 @@ Cluster::Model& Cluster::model(const std::string& name, bool is_adapter) {
   return found;
 }
 
-// From the name, so that routers which know nothing of each other hash an adapter to one engine.
+// A hash of the name, so that independent routers hash an adapter to the same engine.
 ClusterAdapterId Cluster::take_id(const std::string& name) {
   std::uint64_t hash = name.size();
   for (const char c : name) hash = mix_hash(hash, static_cast<unsigned char>(c));
@@ -201,7 +202,7 @@ void Cluster::drop_all_adapters(EngineIndex engine) {
   for (const auto& [name, held] : books.adapters) unlist(name, engine);
   books.adapters.clear();
   index_.remove_engine(engine);
-  // What was sent and is not reported yet counts on.
+  // Sent requests that are not in a report yet still count.
   for (const auto& [id, sent] : books.sent) {
     if (sent.adapter.valid()) index_.add_active(sent.adapter, engine, 1);
   }
@@ -250,14 +251,14 @@ Choice Cluster::choose(const Wanted& wanted, TimePoint now) {
   const auto found = models_.find(wanted.model);
   const Model* const model = found == models_.end() ? nullptr : &found->second;
   if (!wanted.model.empty() && model == nullptr) {
-    // Until every engine has been heard of, one of them may have it.
+    // An engine that has not reported yet may have the model.
     const bool all_known = std::all_of(engines_.begin(), engines_.end(), [](const auto& engine) {
       return engine.gone || engine.is_twin || !engine.report.id.empty();
     });
     if (!all_known || engines_.empty()) return {Choice::Kind::nobody, {}};
     return {wanted.weights ? Choice::Kind::changed : Choice::Kind::unknown, {}};
   }
-  // Policies know of no engine that lacks the model: these accept nothing for a moment.
+  // Engines without the model are hidden from the policy: they do not accept during the call.
   masked_.clear();
   bool any = false;
   const auto mask = [&](std::size_t i) {
@@ -280,7 +281,7 @@ Choice Cluster::choose(const Wanted& wanted, TimePoint now) {
       mask(i);
     }
   }
-  // The one to be avoided is still better than none.
+  // The engine to avoid is still better than none.
   if (wanted.avoid.valid() && views_[wanted.avoid.index()].accepts) {
     if (any || wanted.avoid_strictly) {
       mask(wanted.avoid.index());
@@ -309,7 +310,7 @@ SentId Cluster::sent(EngineIndex engine, const Wanted& wanted, TimePoint now) {
       route_request(wanted, found == models_.end() ? nullptr : &found->second, now);
   Sent one;
   one.kv_tokens = request.kv_tokens();
-  // What it has of the prompt holds up nobody.
+  // The cached part of the prompt delays no other request.
   const std::int64_t cached = prefixes_.sent(engine, wanted.prompt, one.kv_tokens);
   request.prompt_tokens = std::max<std::int64_t>(1, request.prompt_tokens - cached);
   one.adapter = request.adapter;
@@ -328,7 +329,7 @@ void Cluster::ended(EngineIndex engine, SentId id) {
   --engines_[engine.index()].sent;
   auto& sent = books_[engine.index()].sent;
   const auto place = sent.find(id);
-  if (place == sent.end()) return;  // reported since: so will be its end
+  if (place == sent.end()) return;  // already in a report, as its end will be
   if (place->second.adapter.valid()) index_.add_active(place->second.adapter, engine, -1);
   sent.erase(place);
   refresh(engine);

@@ -1,9 +1,9 @@
-// The engines as a policy sees them: what they report, corrected by what this router has sent
-// since.
+// The engines as policies see them: their reports, corrected by the requests that this router has
+// sent since.
 //
-// A report tells of a request only when the engine has it and a report is due (every 20 ms at
-// most). Until then the router counts what it sent itself, or all that arrives in between would go
-// to the engine that was idle a moment ago.
+// A report includes a request only once the engine has it and a report is due (every 20 ms at
+// most). Until then the router counts the requests that it sent itself, or all that arrive in
+// between would go to the engine that was idle at its last report.
 #pragma once
 
 #include <cstddef>
@@ -30,19 +30,20 @@
 
 namespace tandem {
 
-// What a policy is to find an engine for.
+// A request that needs an engine.
 struct Wanted {
   std::string model;  // base or adapter; empty: any engine's base
   std::int64_t prompt_tokens = 0;
-  std::vector<PromptBlock> prompt = {};  // empty: nobody can have a part of it
+  std::vector<PromptBlock> prompt = {};  // empty: no engine can have a part of it
   double expected_tokens = 0;
   double slo_ttft_s = 0;        // 0: none
   double slo_token_s = 0;       // 0: none
-  EngineIndex avoid = {};       // another one, if there is one: this has just failed it
-  bool avoid_strictly = false;  // and rather none than that one
-  // What the answer began with: no other engine can go on with it. Nothing: it has not begun.
+  EngineIndex avoid = {};       // choose another if there is one: this has just failed it
+  bool avoid_strictly = false;  // and choose none rather than that one
+  // Weights that the answer began with: only engines with the same can continue it. Empty: not
+  // begun.
   std::optional<WeightsIdentity> weights = {};
-  // By engine: who may get it; null: all. Outlives the call.
+  // By engine: whether it may get the request; null: all may. Must outlive the call.
   const std::vector<bool>* among = nullptr;
 
   bool allows(std::size_t engine) const {
@@ -53,7 +54,7 @@ struct Wanted {
 struct Choice {
   enum class Kind {
     engine,
-    wait,     // engines accept, but the policy wants none of them now
+    wait,     // engines accept, but the policy chooses none of them now
     nobody,   // no engine that has the model accepts
     unknown,  // no engine has, or had, such a model
     changed,  // no engine that there is, or that may be back, has Wanted::weights
@@ -62,45 +63,44 @@ struct Choice {
   EngineIndex engine;
 };
 
-// What it would cost a stream to go on at another engine, and what it would take there.
+// The cost of moving a stream to another engine, and its load there.
 struct MoveCost {
-  double pause_s = 0;  // it is expected to say nothing for so long
+  double pause_s = 0;  // expected silence of the stream
   bool cold = false;   // its adapter is not on that engine's device
   PrefillLoad prefill;
   std::int64_t kv_tokens = 0;
-  std::int64_t load_bytes = 0;  // of the adapter, if it is cold
+  std::int64_t load_bytes = 0;  // bytes of the adapter if it is cold
 };
 
-// Why a request goes to an engine, by the figures of the policy `tandem`.
+// The reasons for the choice of an engine, in terms of the policy `tandem`.
 struct RouteReasons {
-  AdapterTier tier = AdapterTier::resident;  // of its adapter there; resident, too: it has none
+  AdapterTier tier = AdapterTier::resident;  // of the adapter there; resident also without one
   TandemEstimate estimate;
-  EngineIndex
-      next;  // the cheapest of the others; not valid: there is none, or it was not asked for
+  EngineIndex next;  // the cheapest other engine; not valid: none, or not asked for
   double next_cost_s = 0;
 };
 
-// Names one request that was sent; 0 is none.
+// Identifies one request that was sent; 0 is none.
 using SentId = std::uint64_t;
 
-// One engine, for those who show it.
+// The state of one engine.
 struct EngineState {
   HttpAddress address;
   bool gone = false;     // no longer among the engines
-  bool listed = true;    // its source vouches for it; else it goes when its reports are silent
-  bool heard = false;    // it has reported, or is known not to
-  bool up = false;       // its reports come and are believed
-  bool is_twin = false;  // another address of one that is up
-  bool doubted = false;  // a call to it has failed since its last report: it gets nothing new
-  std::string why_not;   // it is not up
+  bool listed = true;    // its source lists it; else it is removed once its reports stop
+  bool heard = false;    // it has reported, or failed to
+  bool up = false;       // its reports arrive and are accepted
+  bool is_twin = false;  // another address of an engine that is up
+  bool doubted = false;  // a call to it has failed since its last report: no new requests
+  std::string why_not;   // why it is not up
   EngineReport report;   // the last, without its adapters
   TimePoint reported_at{};
-  std::int64_t sent = 0;  // requests of this router's that are there now
+  std::int64_t sent = 0;  // requests of this router that are there now
 
   bool usable() const { return up && !doubted && report.view.accepts; }
 };
 
-// On the loop's thread. Times are the caller's, so that tests need no clock.
+// Used on the loop's thread. The caller passes the times, so that tests need no clock.
 class Cluster {
  public:
   explicit Cluster(std::unique_ptr<Policy> policy);
@@ -108,42 +108,43 @@ class Cluster {
   EngineIndex add(HttpAddress address);
   void remove(EngineIndex engine);
   void set_listed(EngineIndex engine, bool listed) { engines_[engine.index()].listed = listed; }
-  // Adapters that an engine without them loads when it is asked for them: all there are.
+  // Sets all adapters that every engine loads on request.
   void set_offered(const std::vector<OfferedAdapter>& adapters);
 
-  // A failure: it contradicts what others say (two engines of one id), and the engine is not up.
+  // Fails if the report contradicts others (two engines of one id); the engine is then not up.
   Status report(EngineIndex engine, EngineReport report, bool first, TimePoint now);
   void set_aside(EngineIndex engine, std::string why);
-  // A call to it has failed. Until its next report it gets nothing new.
+  // A call to the engine has failed: it gets no new requests until its next report.
   void doubt(EngineIndex engine);
-  // It has loaded an adapter, or unloaded it, and its report will say so in a moment.
+  // The engine has loaded or unloaded an adapter, which its next report will show.
   void expect_adapter(EngineIndex engine, const std::string& address, const std::string& name,
                       bool loaded);
 
   Choice choose(const Wanted& wanted, TimePoint now);
-  // Nobody accepts it now, but an engine that has the model was heard since then, or has only
-  // failed a call: it is not known to be gone.
+  // Whether an engine with the model that does not accept now has reported since `heard_since`, or
+  // has only failed a call: it is not known to be gone.
   bool may_be_back(const Wanted& wanted, TimePoint heard_since) const;
-  // Engines that accept have the model, all of them with other weights than Wanted::weights.
+  // Whether engines accept and have the model, but all with other weights than Wanted::weights.
   bool has_others_only(const Wanted& wanted) const;
-  // Of an engine that choose() has just named, before sent(). `others`: looks at all engines.
+  // The reasons for the engine that choose() has just returned, before sent(). `others`: compares
+  // it with all engines.
   RouteReasons reasons(const Wanted& wanted, EngineIndex chosen, bool others, TimePoint now);
-  // Of every adapter that is known, in the order of their names: who has it on its device.
+  // The engines with an adapter on the device, for each known adapter, in the order of names.
   struct AdapterPlaces {
     std::string name;
     std::int32_t rank;
     std::int64_t bytes;
-    std::int64_t engines;               // that have it at all
-    std::vector<EngineIndex> resident;  // on the device, or on its way there
+    std::int64_t engines;               // engines that have it at all
+    std::vector<EngineIndex> resident;  // on the device, or on the way there
     std::vector<EngineIndex> pinned;
   };
   std::vector<AdapterPlaces> adapter_places() const;
-  // Who else could serve it: engines that accept and have the model, without `chosen`. First where
-  // its adapter is nearest to the device, then where least is asked. Asks no policy, as some count
-  // what they chose.
+  // The other engines that could serve the request: they accept and have the model. They are sorted
+  // by how near the adapter is to the device, then by fewest requests. No policy is asked, because
+  // some policies count their choices.
   std::vector<EngineIndex> others(const Wanted& wanted, EngineIndex chosen) const;
-  // `as`: the engine's view, and what else is to come there. Nothing: it accepts nothing, or has no
-  // such model.
+  // `as`: the engine's view with all else that will move there. Returns nothing if the engine does
+  // not accept or lacks the model.
   std::optional<MoveCost> move_cost(const Wanted& wanted, EngineIndex to, const EngineView& as,
                                     TimePoint now) const;
   SentId sent(EngineIndex engine, const Wanted& wanted, TimePoint now);
@@ -154,14 +155,14 @@ class Cluster {
   std::string_view policy() const { return policy_->name(); }
 
  private:
-  // A name that requests may call: a base model or an adapter.
+  // A name that requests may use: a base model or an adapter.
   struct Model {
     ClusterAdapterId adapter;  // not valid: a base
     std::int32_t rank = 0;
     std::int64_t bytes = 0;
-    bool offered = false;  // to every engine
+    bool offered = false;  // every engine can load it
     std::string offered_digest;
-    std::vector<EngineIndex> engines;  // that have it, up or not
+    std::vector<EngineIndex> engines;  // engines that have it, up or not
   };
   struct Sent {
     ClusterAdapterId adapter;
@@ -174,9 +175,9 @@ class Cluster {
     AdapterTier tier = AdapterTier::absent;
     std::int32_t active = 0;  // as reported, like `pinned`
     bool pinned = false;
-    std::string digest = {};  // stays while the engine is set aside
+    std::string digest = {};  // kept while the engine is set aside
   };
-  // What the index and the views are made from, of one engine.
+  // The data of one engine from which the index and the views are made.
   struct Books {
     std::unordered_map<std::string, Held> adapters;
     std::map<SentId, Sent> sent;  // not in a report yet, oldest first
@@ -209,7 +210,7 @@ class Cluster {
   std::vector<EngineView> views_;  // of each engine
   std::vector<Books> books_;       // of each engine
   Models models_;
-  std::unordered_set<std::int32_t> taken_ids_;  // of adapters
+  std::unordered_set<std::int32_t> taken_ids_;  // adapter ids in use
   AdapterIndex index_;
   PrefixIndex prefixes_;
   SentId next_sent_ = 1;

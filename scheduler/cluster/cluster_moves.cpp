@@ -1,4 +1,4 @@
-// What it costs a stream to go on at another engine.
+// The cost of moving a stream to another engine.
 #include <algorithm>
 
 #include "scheduler/cluster/cluster.h"

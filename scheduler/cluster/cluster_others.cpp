@@ -1,4 +1,4 @@
-// Where a request goes when the engine that was chosen for it cannot be reached.
+// The engines for a request whose chosen engine cannot be reached.
 #include <algorithm>
 #include <tuple>
 
@@ -14,7 +14,7 @@ std::vector<EngineIndex> Cluster::others(const Wanted& wanted, EngineIndex chose
   };
   const auto found = models_.find(wanted.model);
   if (found == models_.end() && !wanted.model.empty()) return {};
-  // Without a model any engine will do; one that is offered is loaded where it is asked for.
+  // Without a model any engine will do; an offered adapter is loaded by any engine on request.
   const bool any = found == models_.end() || found->second.offered;
   std::vector<Candidate> candidates;
   for (std::size_t i = 0; i < views_.size(); ++i) {

@@ -1,4 +1,4 @@
-// What people are shown of a choice, and of the adapters.
+// The data that dashboards show about a choice and about the adapters.
 #include <algorithm>
 
 #include "scheduler/cluster/cluster.h"

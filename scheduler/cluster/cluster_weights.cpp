@@ -1,4 +1,4 @@
-// Which engines have what is wanted, though not now, and which have other weights by its name.
+// Finds engines that have the wanted weights, though not now, or other weights of the same name.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-// As it said last, whether it is up or not. `model` null: any engine's base.
+// Uses the engine's last report, whether it is up or not. `model` null: any engine's base.
 bool Cluster::serves(const Model* model, EngineIndex engine) const {
   return model == nullptr || model->offered || std::ranges::binary_search(model->engines, engine);
 }
@@ -24,8 +24,8 @@ bool Cluster::has_weights(const Wanted& wanted, const Model* model, EngineIndex 
   return model != nullptr && model->offered && model->offered_digest == weights.adapter;
 }
 
-// One that was never heard may have them, and one that was set aside may come back with them. One
-// that drains is about to go.
+// An engine that has never reported may have the weights, and one that was set aside may come back
+// with them. A draining engine is about to go.
 bool Cluster::may_have_weights(const Wanted& wanted, const Model* model) const {
   for (std::size_t i = 0; i < engines_.size(); ++i) {
     const EngineState& state = engines_[i];
@@ -67,7 +67,7 @@ bool Cluster::has_others_only(const Wanted& wanted) const {
   return any;
 }
 
-// Called before the report is taken.
+// Called before the report is stored.
 void Cluster::warn_of_other_base(EngineIndex engine, const EngineReport& report) const {
   const EngineState& state = engines_[engine.index()];
   if (report.base.empty() || (state.up && state.report.base == report.base)) return;
@@ -83,7 +83,7 @@ void Cluster::warn_of_other_base(EngineIndex engine, const EngineReport& report)
   }
 }
 
-// Once for a report, which may have thousands. Called before the report is taken.
+// Warns once per report, which may have thousands of adapters. Called before the report is stored.
 void Cluster::warn_of_other_adapters(EngineIndex engine,
                                      const std::vector<AdapterReport>& adapters) const {
   const auto& known = books_[engine.index()].adapters;

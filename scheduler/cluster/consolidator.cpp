@@ -9,10 +9,10 @@
 namespace tandem {
 namespace {
 
-// Candidates for rest that are looked at in one turn: each costs an estimate for every stream and
-// engine.
+// Candidates for rest tried in one call: each costs an estimate for every stream and engine.
 constexpr std::size_t kLookAt = 4;
-// The load may grow by so much of each engine before one that rests is needed again.
+// One part in so many of each engine stays free, so that the load may grow before a resting engine
+// is needed.
 constexpr std::int64_t kMarginOf = 10;
 
 void add_to(EngineView& view, std::int64_t places, const MoveCost& cost) {
@@ -20,10 +20,10 @@ void add_to(EngineView& view, std::int64_t places, const MoveCost& cost) {
   view.waiting_rank_sum += cost.prefill.rank_max;
   view.running.requests += places - 1;
   view.kv_free_tokens -= cost.kv_tokens;
-  view.link_queue_bytes += cost.load_bytes;  // the next cold one waits behind it
+  view.link_queue_bytes += cost.load_bytes;  // the next cold load waits behind it
 }
 
-// It stays within what the load is reckoned to fill.
+// Whether the engine is not full with the stream.
 bool has_room_for(EngineView view, std::int64_t places, const MoveCost& cost) {
   add_to(view, places, cost);
   return !is_full(view);
@@ -59,7 +59,7 @@ std::vector<EngineView> Consolidator::views_in_use(const Cluster& cluster) const
 
 Consolidation Consolidator::look(const Cluster& cluster, std::int64_t waiting,
                                  const StreamsOf& streams_of, TimePoint now) {
-  // One that is set aside or drains does not rest: it is no engine to be woken.
+  // An engine that is set aside or drains cannot be woken, so it does not count as resting.
   std::erase_if(resting_, [&](EngineIndex engine) { return !cluster.view(engine).accepts; });
   const std::vector<EngineView> views = views_in_use(cluster);
   const ScaleHint hint = scale_hint(views, waiting);
@@ -70,7 +70,7 @@ Consolidation Consolidator::look(const Cluster& cluster, std::int64_t waiting,
   }
   std::vector<EngineIndex> candidates;
   if (hint.wanted < hint.engines) candidates = hint.light;
-  // By what all routers see alike.
+  // The key is the same for all routers.
   const auto key = [&](EngineIndex engine) {
     return std::tuple(views[engine.index()].requests(),
                       cluster.engines()[engine.index()].address.text());
@@ -94,7 +94,7 @@ std::optional<std::vector<StreamMove>> Consolidator::moves_off(
     const Cluster& cluster, std::vector<EngineView> views, EngineIndex engine,
     const std::vector<MovableStream>& streams, TimePoint now) const {
   views[engine.index()].accepts = false;
-  std::int64_t others = views[engine.index()].requests();  // that are not this router's to move
+  std::int64_t others = views[engine.index()].requests();  // requests that this router cannot move
   std::vector<StreamMove> moves;
   for (std::size_t i = 0; i < streams.size(); ++i) {
     if (!streams[i].may_move) return std::nullopt;
@@ -105,7 +105,7 @@ std::optional<std::vector<StreamMove>> Consolidator::moves_off(
     others -= streams[i].places;
     moves.push_back(*move);
   }
-  // More of their kind will come to the engines in use; and a little more of all.
+  // Requests like those will come to the engines in use, and the load may grow a little.
   EngineView* emptiest = nullptr;
   for (EngineView& view : views) {
     if (!view.accepts) continue;
@@ -122,7 +122,8 @@ std::optional<std::vector<StreamMove>> Consolidator::moves_off(
   return moves;
 }
 
-// First where its adapter is on the device, then where most runs, so that others become free, too.
+// Prefers engines with the adapter on the device, then the fullest, so that others become free,
+// too.
 std::optional<StreamMove> Consolidator::place_for(const Cluster& cluster,
                                                   const std::vector<EngineView>& views,
                                                   EngineIndex from, const MovableStream& stream,
@@ -131,7 +132,7 @@ std::optional<StreamMove> Consolidator::place_for(const Cluster& cluster,
   std::tuple<bool, std::int64_t> best_key;
   for (std::size_t i = 0; i < views.size(); ++i) {
     const EngineIndex engine(static_cast<std::int32_t>(i));
-    // Its tokens are that base's, and its end may be that context's.
+    // The stream's tokens are of this base model, and its end may need this much context.
     const EngineReport& here = cluster.engines()[from.index()].report;
     const EngineReport& there = cluster.engines()[i].report;
     if (there.model != here.model || there.max_model_len < here.max_model_len) continue;

@@ -80,7 +80,7 @@ void EngineFollower::set_engines(const std::vector<HttpAddress>& addresses) {
   for (const auto& [engine, address] : fresh) listen_to(engine, address);
 }
 
-// Under the guard.
+// Called under the guard.
 void EngineFollower::let_go_if_silent(EngineIndex engine) {
   const EngineState& state = cluster_.engines()[engine.index()];
   if (state.gone || state.listed || state.up) return;
@@ -120,7 +120,7 @@ void EngineFollower::lost(EngineIndex engine, const std::string& why) {
   host_.engine_lost(engine, why);
   host_.engines_changed();
   if (state.listed) return;
-  // Not at once: it is the engine's watch that calls.
+  // Removed later, because the engine's watch is the caller.
   loop_.post([this, engine] {
     const auto later = host_.guard();
     let_go_if_silent(engine);

@@ -1,9 +1,9 @@
-// The engines of a source, each of them listened to, and what they say, kept in a Cluster. The
+// Follows the engines of a source: listens to each one and keeps their reports in a Cluster. The
 // router and the picker each have one.
 //
-//   source --which there are--> EngineFollower <--statistics-- StatsWatch, one for each engine
-//                                     |
-//                                  Cluster, and its owner is told
+//   source --engines--> EngineFollower <--statistics-- StatsWatch, one for each engine
+//                             |
+//                          Cluster, and calls to its FollowerHost
 #pragma once
 
 #include <memory>
@@ -19,31 +19,31 @@
 
 namespace tandem {
 
-// Whose cluster it is. Called on the loop's thread, under guard().
+// The owner of the cluster. Called on the loop's thread, under guard().
 class FollowerHost {
  public:
   virtual ~FollowerHost() = default;
-  // Held while the cluster is changed, and by nobody else for long. Owns nothing where the cluster
-  // is the loop's alone.
+  // Held while the cluster is changed; other threads hold it only briefly. Owns no mutex where only
+  // the loop uses the cluster.
   virtual std::unique_lock<std::mutex> guard() { return {}; }
   virtual void engine_added(EngineIndex /*engine*/) {}
-  // It is set aside: whatever it was asked goes elsewhere.
+  // The engine is set aside: its requests go to others.
   virtual void engine_lost(EngineIndex /*engine*/, const std::string& /*why*/) {}
-  // It is no longer among the engines, and its index may be another's soon.
+  // The engine is removed, and its index may soon be another's.
   virtual void engine_gone(EngineIndex /*engine*/) {}
-  // After any of these, and after each report.
+  // Called after any of these, and after each report.
   virtual void engines_changed() = 0;
 };
 
 struct FollowerOptions {
   WatchTimes watch;
-  std::string api_key;  // shown to the engines; empty: none
+  std::string api_key;  // sent to the engines; empty: none
 };
 
-// On the loop's thread, but for begin() and stop().
+// Used on the loop's thread, except for begin() and stop().
 class EngineFollower {
  public:
-  // All that are named outlive it.
+  // All referenced objects must outlive the follower.
   EngineFollower(EventLoop& loop, HttpClient& client, Cluster& cluster, FollowerHost& host,
                  std::unique_ptr<EngineSource> source, FollowerOptions options);
   ~EngineFollower();  // stop()
@@ -51,10 +51,9 @@ class EngineFollower {
   EngineFollower& operator=(const EngineFollower&) = delete;
 
   void begin();  // once
-  // When the loop has ended, or never ran. Takes as long as the source does. Idempotent.
+  // Call it when the loop has ended, or never ran. Takes as long as ending the source. Idempotent.
   void stop();
-  // The source has told which engines there are, and each of them has been heard, or is known not
-  // to answer.
+  // Whether the source has listed its engines, and each has reported or failed to answer.
   bool has_heard_all() const;
 
  private:
@@ -70,9 +69,9 @@ class EngineFollower {
   Cluster& cluster_;
   FollowerHost& host_;
   const FollowerOptions options_;
-  bool told_ = false;                                 // by the source
-  std::vector<std::unique_ptr<StatsWatch>> watches_;  // of each engine; null: it is gone
-  std::unique_ptr<EngineSource> source_;              // the first to go: it calls
+  bool told_ = false;                                 // the source has listed engines
+  std::vector<std::unique_ptr<StatsWatch>> watches_;  // [engine]; null: removed
+  std::unique_ptr<EngineSource> source_;              // destroyed first, as it calls back
 };
 
 }  // namespace tandem

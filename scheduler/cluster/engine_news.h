@@ -1,5 +1,4 @@
-// What is told of engines by whoever listens to them, the router and the picker: how many there
-// are, and in the log what a report changed.
+// Counts of engines, and log lines about changes by a report, for the router and the picker.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +9,8 @@
 namespace tandem {
 
 struct EngineCounts {
-  std::int64_t up = 0;   // whose statistics come
-  std::int64_t all = 0;  // that there should be
+  std::int64_t up = 0;   // engines whose reports arrive
+  std::int64_t all = 0;  // engines that were not removed
   bool ready = false;    // one of them accepts requests
 };
 
@@ -25,7 +24,7 @@ inline EngineCounts count_engines(const std::vector<EngineState>& engines) {
   return counts;
 }
 
-// What a report changed of an engine's state.
+// The changes of an engine's state by a report.
 class EngineNews {
  public:
   explicit EngineNews(const EngineState& before)

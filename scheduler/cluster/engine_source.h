@@ -1,5 +1,5 @@
-// Which engines there are, and which adapters they can bring in: flags name engines, a registry
-// has both.
+// The source of engines and of the adapters that they can load: flags name engines, a registry
+// lists both.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace tandem {
 
-// An adapter that each engine of the cluster makes servable when it is asked for it.
+// An adapter that each engine of the cluster loads on request.
 struct OfferedAdapter {
   std::string name;
   std::int32_t rank = 0;
@@ -28,16 +28,16 @@ class EngineSource {
   using AdaptersChanged = std::function<void(std::vector<OfferedAdapter>)>;
 
   virtual ~EngineSource() = default;
-  // Tells all addresses that are known, at once or when the first are, and after each change; from
-  // any thread, until the destructor returns. Once. An address that is missing is of an engine that
-  // nobody vouches for any more: let it go when its own statistics are silent as well, and not
-  // before, as a registry that was lost or a lease that lapsed says nothing of the engine.
+  // Calls `changed` with all known addresses, at once or when the first are known, and after each
+  // change; on any thread, until the destructor returns. Called once. An engine whose address is
+  // missing is no longer listed: it must be kept until its own statistics stop as well, because a
+  // lost registry or a lapsed lease does not mean that the engine is gone.
   virtual void watch(Changed changed) = 0;
-  // Tells all adapters in the same way. Before watch(), once, or never.
+  // The same for all adapters. Called before watch(), at most once.
   virtual void watch_adapters(const AdaptersChanged& /*changed*/) {}
 };
 
-// Those that were given.
+// A fixed list of engines.
 class FixedEngines final : public EngineSource {
  public:
   explicit FixedEngines(std::vector<HttpAddress> addresses) : addresses_(std::move(addresses)) {}

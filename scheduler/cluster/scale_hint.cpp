@@ -40,9 +40,9 @@ std::string_view ScaleHint::action() const {
 
 ScaleHint scale_hint(std::span<const EngineView> engines, std::int64_t waiting) {
   ScaleHint hint;
-  double places = 0;  // taken, in engines
+  double places = 0;  // places taken, in engines
   double kv = 0;
-  double most_requests = 0;  // of one engine, the mean
+  double most_requests = 0;  // mean of the engines
   for (std::size_t i = 0; i < engines.size(); ++i) {
     const EngineView& engine = engines[i];
     if (!engine.accepts) continue;

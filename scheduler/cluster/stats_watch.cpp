@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kEndOfEvent = "\n\n";
 constexpr std::string_view kData = "data: ";
 constexpr int kStatusOk = 200;
-// Not nought: one that tells something and breaks, over and over, shall not keep the loop busy.
+// Not zero: an engine that sends an event and breaks, over and over, must not keep the loop busy.
 constexpr Duration kAtOnce = std::chrono::milliseconds(10);
 
 }  // namespace
@@ -48,8 +48,8 @@ void StatsWatch::ask() {
       *this);
 }
 
-// A connection that told something and broke is made again at once, and only if that fails the
-// engine is lost.
+// A connection that broke after an event is made again at once; the engine is lost only if that
+// fails.
 void StatsWatch::again(bool lose, const std::string& why) {
   const bool at_once = !lose && heard_;
   call_.reset();
@@ -75,7 +75,7 @@ void StatsWatch::on_bytes(std::string_view bytes) {
   for (;;) {
     const std::size_t end = received_.find(kEndOfEvent, std::max(begin, searched));
     if (end == std::string::npos) break;
-    // A failure takes what was received along.
+    // After a failure the other bytes received are not used.
     if (!take_event(std::string_view(received_).substr(begin, end - begin))) return;
     begin = end + kEndOfEvent.size();
   }

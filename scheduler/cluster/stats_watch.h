@@ -1,4 +1,4 @@
-// Listens to one engine: /v1/stats?watch=1, whose events are its heartbeat, too.
+// Listens to one engine's /v1/stats?watch=1, whose events are also its heartbeat.
 //
 //   asking -> listening -> (asking again at once, when the connection breaks)
 //      ^___________| late, malformed, refused, or broken twice: lost, and asked again a little
@@ -20,7 +20,7 @@ namespace tandem {
 
 struct WatchTimes {
   Duration connect = std::chrono::seconds(1);
-  // Without an event for so long an engine is lost: it has one to send every half second.
+  // An engine without an event for so long is lost: it sends one every half second.
   Duration heartbeat = std::chrono::seconds(2);
   Duration retry = std::chrono::milliseconds(250);  // between attempts to listen to a lost one
 };
@@ -29,10 +29,10 @@ struct WatchTimes {
 class StatsWatch final : public CallEvents {
  public:
   struct Listener {
-    // `first`: the report is whole, else adapters are those that changed. A failure: the report is
-    // not believed, and the engine lost.
+    // `first`: the report is complete, else it has only the adapters that changed. An error rejects
+    // the report, and the engine is lost.
     std::function<Status(EngineReport report, bool first)> reported;
-    // Once for each time; not while it is lost already.
+    // Called once for each loss, not while the engine is lost already.
     std::function<void(const std::string& why)> lost;
   };
 
@@ -45,7 +45,7 @@ class StatsWatch final : public CallEvents {
  private:
   void ask();
   void again(bool lose, const std::string& why);
-  bool take_event(std::string_view event);  // false: it was the last
+  bool take_event(std::string_view event);  // false: the connection was ended
 
   void on_head(const CallHead& head) override;
   void on_bytes(std::string_view bytes) override;
@@ -58,14 +58,14 @@ class StatsWatch final : public CallEvents {
   const Listener listener_;
   LoopTimer retry_;
   std::unique_ptr<HttpCall> call_;
-  std::string received_;  // of the event that is not whole yet
+  std::string received_;  // bytes of an unfinished event
   bool first_ = true;
   std::uint64_t seq_ = 0;
-  bool heard_ = false;  // of this connection, an event
+  bool heard_ = false;  // an event came on this connection
   bool lost_ = false;
 };
 
-// The request of such a watch.
+// Returns the request of a StatsWatch.
 CallRequest watch_request(const std::string& api_key);
 
 }  // namespace tandem

@@ -9,8 +9,8 @@
 namespace tandem {
 namespace {
 
-// Fills in when the link, free at `link`, brings the parts that `order` names; returns when it has
-// brought all.
+// Fills in the arrival times of the pieces in `order` on a link that is free from `link` on.
+// Returns the time of the last arrival.
 double arrive(const CostModel& costs, std::span<const LoadPiece> order, double link,
               std::vector<ColdAdapter>& adapters) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -33,15 +33,16 @@ double arrive(const CostModel& costs, std::span<const LoadPiece> order, double l
   return link;
 }
 
-// Whether anything of it is missing by then.
+// Whether any weights of the adapter arrive after `time`.
 bool is_cold_at(const ColdAdapter& adapter, double time) {
   const auto late = [&](double arrival) { return !(arrival <= time); };
   return std::ranges::any_of(adapter.a_arrives, late) ||
          std::ranges::any_of(adapter.b_arrives, late);
 }
 
-// A later step sees as past what comes before it: times count from now all the same. Adapters that
-// have begun go on with a row each, as cold as the link leaves them.
+// Plans one step for each turn of `size` adapters; stops when the sum of ends reaches `give_up`.
+// All times count from now, also in later steps. Adapters of earlier turns take part in later steps
+// with one row each, cold until their loads have arrived.
 AdmissionPlan in_turns_of(std::size_t size, const CostModel& costs, const PlanRequest& request,
                           const PlanSteps& plan, double give_up) {
   AdmissionPlan made;
@@ -100,8 +101,8 @@ PlannedStep plan_as_predicted(const CostModel& costs, const PlanRequest& request
 
 AdmissionPlan plan_admission(const CostModel& costs, const PlanRequest& request,
                              const PlanSteps& plan) {
-  // What more steps have to gain over fewer: others wait for them, too, and what is not known of
-  // each adds up.
+  // The least gain of more steps over fewer: other requests wait for these steps, too, and the
+  // prediction errors of the steps add up.
   constexpr double kLeastGain = 0.05;
   const std::size_t count = request.adapters.size();
   if (count == 0) return {};

@@ -1,4 +1,4 @@
-// What an engine has learnt of its machine, to be kept until the next one begins.
+// The measurements that an engine keeps of its machine for its next start.
 #pragma once
 
 #include "scheduler/coldstart/plan_memory.h"

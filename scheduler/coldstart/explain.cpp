@@ -1,4 +1,4 @@
-// A plan in words: one line for each layer.
+// The text form of a plan: one line for each layer.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ struct Times {
   std::vector<std::vector<double>> a, b;  // [adapter][layer]
 };
 
-// When the parts arrive if no answer of a worker holds them up.
+// Arrival times of A and B, without the delay that workers' answers cause on the link.
 Times arrivals(const CostModel& costs, const PlanRequest& request, const HandoffPlan& plan) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   Times times;
@@ -44,7 +44,7 @@ Times arrivals(const CostModel& costs, const PlanRequest& request, const Handoff
   return times;
 }
 
-// "0-3 7" of the adapters with this choice; "-" of none.
+// Indices of the adapters with this choice, as in "0-3 7"; "-" if there are none.
 std::string who(const HandoffPlan& plan, std::size_t layer, LayerChoice choice) {
   std::string text;
   const std::size_t count = plan.choices.size();

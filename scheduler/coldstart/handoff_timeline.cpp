@@ -14,12 +14,12 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// What nobody knows is never; what is past is past.
+// An unknown time (NaN) counts as never.
 double known(double time) {
   return std::isnan(time) ? kNever : time;
 }
 
-// Of the work that an adapter's layer costs workers, over what it costs the link.
+// Worker seconds of an adapter's layer per second of link time.
 double burden(const HandoverWork& work, double load_s) {
   return (work.workers_s + work.stream_s + work.wire_s) / std::max(load_s, 1e-12);
 }
@@ -54,7 +54,7 @@ HandoffTimeline::HandoffTimeline(const CostModel& costs, const PlanRequest& requ
   reserve_for_trying();
 }
 
-// Fewest rows first, as far as the mailboxes have room.
+// Adapters with the fewest rows come first, as long as the mailboxes have room.
 void HandoffTimeline::choose_who_may() {
   may_hand_over_.assign(index(num_adapters_), false);
   if (request_.workers <= 0) return;
@@ -96,7 +96,7 @@ void HandoffTimeline::put_in_order() {
   while (least_lead_ < num_to_load_ && may_[index(least_lead_)] == 0) ++least_lead_;
 }
 
-// Layers are alike, as a rule: few costs stay close.
+// Consecutive layers are mostly equal and share a row, which keeps the table small.
 void HandoffTimeline::add_costs() {
   const auto alike = [&](std::size_t l, std::size_t m) {
     return std::all_of(
@@ -196,10 +196,11 @@ std::vector<LoadPiece> HandoffTimeline::order_of(const LoadShape& shape) const {
   return order;
 }
 
-// The link does not wait for an adapter's next layer while another's is there.
+// Reorders the pieces so that the link does not wait for a layer that is still being read from disk
+// while another adapter's layer is in host memory.
 void HandoffTimeline::put_off_what_is_still_read(std::vector<LoadPiece>& order) const {
   const std::vector<std::int32_t> position = positions();
-  std::vector<std::vector<std::size_t>> queues(index(num_to_load_));  // of each, last piece first
+  std::vector<std::vector<std::size_t>> queues(index(num_to_load_));  // [position], reversed
   for (std::size_t i = order.size(); i-- > 0;) {
     queues[index(position[index(order[i].adapter)])].push_back(i);
   }
@@ -268,7 +269,7 @@ HandoffTimeline::Choices HandoffTimeline::all_of(LayerChoice choice) const {
 double HandoffTimeline::run(const Choices& choices, std::vector<double>& layer_ends) const {
   layer_ends.assign(index(num_layers_), 0);
   double now = starts_in_;
-  double stolen = 0;  // from the link, by answers: what has not arrived comes so much later
+  double stolen = 0;  // link seconds taken by answers; they delay all later arrivals
   const auto choice_of = [&](std::int32_t p, std::int32_t l) {
     return may_[index(p)] != 0 ? choices[index(adapters_[index(p)])][index(l)] : LayerChoice::wait;
   };
@@ -283,7 +284,7 @@ double HandoffTimeline::run(const Choices& choices, std::vector<double>& layer_e
     }
     HandoverWork work;
     std::int32_t offers = 0;
-    // Workers begin when they are awake and have what they are handed.
+    // Workers begin when they are awake and their groups' weights are in host memory.
     double late = std::max(0.0, request_.workers_awake_in - now);
     for (std::int32_t p = 0; p < num_adapters_; ++p) {
       const LayerCost& c = costs[p];

@@ -1,7 +1,7 @@
-// What a shape of the loads comes to, in less than a microsecond: the search tries dozens of them
-// between two steps. Nothing is allocated, and a layer is not looked at adapter by adapter: pieces
-// come in the order of positions, so that what is left for workers is a sum from some position on.
-// Only beside adapters that are on their way already, whose times may be any, each is looked at.
+// Predicts the end of a step for one load shape in less than a microsecond: the search tries dozens
+// of them between two steps. Nothing is allocated. Pieces arrive in the order of positions, so the
+// work left for workers is a suffix sum and needs no loop over adapters. Only layers with adapters
+// already on their way, which arrive in any order, are evaluated adapter by adapter.
 #include <algorithm>
 #include <limits>
 
@@ -27,9 +27,9 @@ HandoverWork minus(HandoverWork work, const HandoverWork& gone) {
 
 }  // namespace
 
-// Where the link is when it comes to a layer: in the first pass, and in the one for what goes last.
-// Of one layer there come, each in the order of positions: those that lead, B of the others where
-// it goes alone, and what makes the others whole.
+// Link time at the start of a layer, in the first pass of the loads and in the second, for what the
+// shape loads last. Three runs of pieces of a layer arrive, each in the order of positions: the
+// leading adapters, B of the others where it is loaded alone, and the rest of the others.
 class HandoffTimeline::Passes {
  public:
   Passes(const HandoffTimeline& of, const LoadShape& shape)
@@ -42,7 +42,7 @@ class HandoffTimeline::Passes {
     for (std::int32_t l = 0; l < of.num_layers_; ++l) second_ += first_pass(of.row(l), l);
   }
 
-  // Goes on behind the layer.
+  // Advances both passes past the layer.
   void next(const Row& row, std::int32_t layer) {
     first_ += first_pass(row, layer);
     if (layer < shape_.whole_from) {
@@ -63,12 +63,13 @@ class HandoffTimeline::Passes {
     }
   }
 
-  // Takes the layer where nothing else is cold in it: as take_layer(), on the link's clock.
+  // Does what take_layer() does, for a layer without other cold adapters, in link time: without the
+  // seconds stolen so far.
   void take(const Row& row, std::int32_t layer, double& now, double& stolen) const {
     const Rest rest = rest_of(row, layer);
     double time = now - stolen;
     if (of_.least_lead_ > 0) time = std::max(time, first_ + row.load[index(of_.least_lead_)]);
-    std::size_t lead = index(of_.least_lead_);  // so many that lead are there
+    std::size_t lead = index(of_.least_lead_);  // leading adapters that have arrived
     std::size_t b = rest.b_alone ? lead_ : end_;
     std::size_t whole = lead_;
     if (first_ + row.load[lead_] <= time) lead = lead_;
@@ -76,7 +77,7 @@ class HandoffTimeline::Passes {
     while (b < end_ && rest.b_from + rest.b[b + 1] <= time) ++b;
     if (rest.whole_from + rest.whole[end_] <= time) whole = end_;
     while (whole < end_ && rest.whole_from + rest.whole[whole + 1] <= time) ++whole;
-    // What workers would have to do.
+    // The work left for workers.
     const auto left = [&] {
       HandoverWork work = row.whole[lead];
       if (lead < lead_) work = minus(work, row.whole[lead_]);
@@ -101,7 +102,7 @@ class HandoffTimeline::Passes {
     };
     double best_end = end_of(work);
     double best_link_s = work.link_s;
-    // Waiting longer, for whatever comes before that end.
+    // Tries to wait longer, until each arrival before the best end.
     while (whole < end_ || lead < lead_) {
       if (lead < lead_) {
         time = first_ + row.load[++lead];
@@ -123,7 +124,7 @@ class HandoffTimeline::Passes {
   }
 
  private:
-  // Of the adapters that do not lead: plus a sum up to and with the adapter, when it is there.
+  // Adapters that do not lead: one arrives at its pass's time plus the sum that includes it.
   struct Rest {
     double whole_from, b_from;
     const double *whole, *b;
@@ -153,7 +154,7 @@ class HandoffTimeline::Passes {
 };
 
 double HandoffTimeline::end_of(const LoadShape& shape, double give_up) {
-  if (any_from_disk_) {  // the link waits for the disk here and there: no sums
+  if (any_from_disk_) {  // the link may wait for the disk, so sums do not hold
     load(order_of(shape));
     return walk(nullptr, give_up, nullptr);
   }
@@ -195,8 +196,7 @@ void HandoffTimeline::set_choice(Choices* choices, std::int32_t position, std::i
   if (choices != nullptr) (*choices)[index(adapters_[index(position)])][index(layer)] = choice;
 }
 
-// From then until workers are awake and have read what is not there by then: they wait for the last
-// of it.
+// Seconds from `time` until workers are awake and all layers missing at `time` are in host memory.
 double HandoffTimeline::not_before(std::int32_t layer, double time) const {
   double latest = std::max(time, request_.workers_awake_in);
   if (!any_from_disk_) return latest - time;
@@ -206,8 +206,8 @@ double HandoffTimeline::not_before(std::int32_t layer, double time) const {
   return latest - time;
 }
 
-// The layer waits until an arrival after which what is left for the workers lets it end first; as
-// often as not it waits for none.
+// Chooses the arrival until which the layer waits so that it ends first, given the work then left
+// for workers. Often the layer waits for none.
 void HandoffTimeline::take_layer(std::int32_t layer, std::span<const Arrival> arrivals, double& now,
                                  double& stolen, Choices* choices) {
   const LayerCost* const costs = row(layer).costs;
@@ -223,7 +223,8 @@ void HandoffTimeline::take_layer(std::int32_t layer, std::span<const Arrival> ar
       pending_.push_back({p, whole, there.b + stolen, false});
     }
   }
-  // At `now`: what has come by then is there, of some only B, workers have the rest.
+  // The choice at `now`: parts that have arrived are used, for some groups B alone; workers compute
+  // the rest.
   HandoverWork work;
   std::size_t left = 0;
   std::size_t left_xa = 0;
@@ -247,7 +248,7 @@ void HandoffTimeline::take_layer(std::int32_t layer, std::span<const Arrival> ar
   events_.clear();
   const auto expect = [&](double time, std::size_t which, bool whole) {
     events_.push_back({time, which, whole});
-    // They come nearly in their order.
+    // Insertion sort, as events come nearly in order.
     for (std::size_t e = events_.size() - 1; e > 0 && events_[e - 1].time > time; --e) {
       std::swap(events_[e - 1], events_[e]);
     }

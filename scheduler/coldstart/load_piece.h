@@ -1,11 +1,11 @@
-// In which pieces an adapter travels to the device.
+// The pieces in which an adapter is loaded to the device.
 #pragma once
 
 #include <cstdint>
 
 namespace tandem {
 
-// One piece of a load: all of a layer of one adapter, or one part of it.
+// One piece of a load: a whole layer of one adapter, or its A or B alone.
 enum class PieceKind : std::uint8_t { layer, a, b };
 struct LoadPiece {
   std::int32_t adapter = 0;  // index among the adapters whose loads are ordered together

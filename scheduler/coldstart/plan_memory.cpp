@@ -8,29 +8,30 @@
 namespace tandem {
 namespace {
 
-constexpr std::uint32_t kTryOnceIn = 100;    // at the most
-constexpr double kMostLostByTrying = 0.005;  // of the time of the steps between
+constexpr std::uint32_t kTryOnceIn = 100;    // at most once in so many steps
+constexpr double kMostLostByTrying = 0.005;  // share of the time of the steps between
 constexpr std::uint32_t kTryAgainAfter = 4;
-// The best of a way's last steps says that they differ: of the others, some were held up.
+// If a way's best ratio is below this share of its believed ratio, only some of its last steps were
+// delayed.
 constexpr double kMixed = 0.8;
 constexpr double kFarBelow = 0.9;
 constexpr std::uint32_t kHopesSeldom = 256;
 constexpr std::size_t kFew = 2;
-// Handing over keeps cores busy that others could use, and a plan no more of them than it has to:
-// what takes more has to gain something.
+// The least gain of workers over waiting, and of `assist` over the plan: workers keep cores busy
+// that others could use, and a plan uses no more of them than it needs.
 constexpr double kLeastGain = 0.02;
-// Beyond, it is as bad, or as good, as anything.
+// The range to which ratios are clamped.
 constexpr double kLeastRatio = 0.1, kMostRatio = 10;
 
-// Engines that have seen no such step.
+// A situation is dropped after so many engine starts without a step of it.
 constexpr std::uint32_t kMostStarts = 16;
 
 using Ratios = RecentMedian<PlanMemory::kRemembered>;
 
-// What to expect of a way by its ratios, of which there is one at least. The first step of a kind
-// may have been held up by what comes once, memory that nobody had touched, workers that slept: one
-// and two count as if another had taken what was predicted: half way to it, or the middle of three.
-// `kept`: the oldest is what was believed when the engine began.
+// The ratio to expect of a way, from at least one measured ratio. The first steps may have been
+// delayed by effects that come once, as untouched memory or sleeping workers. One or two ratios are
+// therefore combined with a ratio of 1: one as the geometric mean, two as the median. `kept`: the
+// oldest ratio was believed when the engine began.
 double believed(const Ratios& ratios, bool kept) {
   if (ratios.known() > kFew) return ratios.median();
   if (kept) return ratios.oldest();
@@ -38,7 +39,7 @@ double believed(const Ratios& ratios, bool kept) {
   return std::clamp(1.0, ratios.ranked(0), ratios.ranked(1));
 }
 
-// Nothing: none of them is what PlanMemory keeps.
+// Returns nothing if PlanMemory would keep none of the ratios.
 std::optional<double> believed_of(const std::vector<double>& ratios) {
   Ratios kept;
   for (const double ratio : ratios) {
@@ -48,13 +49,15 @@ std::optional<double> believed_of(const std::vector<double>& ratios) {
   return believed(kept, false);
 }
 
-// As many as say what is believed already, where that is one ratio.
+// The ratios to keep. A single restored one is repeated so that it is believed unchanged after the
+// next start.
 std::vector<double> to_keep(const Ratios& ratios, bool kept) {
   if (kept && ratios.known() == 1) return std::vector<double>(kFew + 1, ratios.oldest());
   return ratios.values();
 }
 
-// Of the way that takes `worse` where the other takes `better`.
+// Steps between tries of a way, from the seconds of the worse and the better of it and the best
+// way.
 std::uint32_t steps_between_tries(double better, double worse) {
   constexpr double kRarest = 1e6;
   if (!(better > 0)) return kTryOnceIn;
@@ -71,7 +74,7 @@ std::uint8_t doublings(double value) {
 }  // namespace
 
 PlanSituation PlanSituation::of(const CostModel& costs, const PlanRequest& request) {
-  double last = 0;  // of what is on its way or still being read, to arrive
+  double last = 0;  // last arrival of layers on their way or still being read
   double link_s = 0;
   std::size_t layers = 0;
   for (const ColdAdapter& adapter : request.adapters) {
@@ -111,7 +114,7 @@ void PlanMemory::observe(PlanSituation situation, PlanWay way, double planned_s,
   if (hoped) seen.hopes_after = std::min(2 * seen.hopes_after, kHopesSeldom);
   seen.untaught = taught ? 0 : seen.untaught + 1;
   if (hoped && took_s < kFarBelow * planned_s) {
-    // What is known of handing over was measured by costs that were wrong, and are not now.
+    // The ratios with workers were measured by wrong costs, which have been corrected.
     seen.ratios[index_of(PlanWay::plan)] = seen.ratios[index_of(PlanWay::assist)] = {};
     seen.kept[index_of(PlanWay::plan)] = seen.kept[index_of(PlanWay::assist)] = false;
     return;
@@ -123,14 +126,14 @@ void PlanMemory::observe(PlanSituation situation, PlanWay way, double planned_s,
     surprises.late_s.add(took_s - planned_s);
     surprises.last = observed_;
   }
-  if (seen.ratios[i].known() == kRemembered) seen.kept[i] = false;  // it goes
+  if (seen.ratios[i].known() == kRemembered) seen.kept[i] = false;  // add() drops it
   seen.ratios[i].add(std::clamp(took_s / planned_s, kLeastRatio, kMostRatio));
   ++seen.steps;
   seen.went[i] = seen.steps;
   seen.starts = 0;
 }
 
-// Room for it is made first.
+// Makes room for a new situation first.
 PlanMemory::Seen& PlanMemory::of(PlanSituation situation) {
   if (seen_.size() >= PlanLessons::kMostSeen && !seen_.contains(situation)) {
     seen_.erase(
@@ -228,7 +231,7 @@ PlanSeconds PlanMemory::expected(PlanSituation situation, const PlanSeconds& pre
       continue;
     }
     const double beside_s = ratio_beside(way).value_or(1) * seconds;
-    // A short step has less time to be held up.
+    // The delay of a step is at most its own time: a short step is delayed less.
     const double late_s = way == PlanWay::wait ? 0 : std::min(usual_surprise_s(situation), seconds);
     seconds = late_s > 0 ? std::max(seconds + late_s, beside_s) : beside_s;
   }
@@ -249,7 +252,8 @@ PlanWay PlanMemory::choose(PlanSituation situation, const PlanSeconds& predicted
   if (hoped_s < kFarBelow * expected[index_of(best)] && learns_nothing(situation)) {
     return PlanWay::assist;
   }
-  // It promises to be best, and so few steps said otherwise that what they met with may be over.
+  // Whether the way has the best prediction and so few steps contradict it that what delayed them
+  // may be over.
   const auto is_due_again = [&](PlanWay way) {
     if (found == seen_.end()) return false;
     const Seen& seen = found->second;
@@ -263,7 +267,7 @@ PlanWay PlanMemory::choose(PlanSituation situation, const PlanSeconds& predicted
     }
     optimistic[i] = predicted[i];
     if (promised(optimistic) != way) return false;
-    const std::size_t known = ratios.known() - (seen.kept[i] ? 1 : 0);  // of this engine
+    const std::size_t known = ratios.known() - (seen.kept[i] ? 1 : 0);  // steps of this engine
     if (known == kRemembered) return false;
     if (known == 0 && !seen.knows_nothing_of(way)) return false;
     if (known > kFew && believed_ratio < kHeldUp) return false;
@@ -275,7 +279,7 @@ PlanWay PlanMemory::choose(PlanSituation situation, const PlanSeconds& predicted
     if (is_due_again(other)) return other;
     const std::uint32_t every =
         steps_between_tries(std::min(better, worse), std::max(better, worse));
-    // Not two in the same step.
+    // Offsets keep two ways from being tried in the same step.
     const std::uint32_t turn =
         every - 1 - static_cast<std::uint32_t>(index_of(other)) * (every / 4);
     if (steps % every == turn) return other;

@@ -1,6 +1,6 @@
-// What plans and single modes came to, where they were used: a plan is followed only where it was
-// not seen to lose against waiting for all, or against workers for all. Costs that are wrong in a
-// way that no correction of theirs can say lose a few cold starts by it, not all.
+// Measured step times of plans and of single modes. A plan is followed only where it was not
+// measured to be slower than waiting for all weights or than workers for all layers. Costs that are
+// wrong in a way that no factor can correct then slow down a few cold starts, not all.
 #pragma once
 
 #include <array>
@@ -15,11 +15,11 @@
 
 namespace tandem {
 
-// Steps that are about alike: how many adapters, how many rows, how long after the step's begin, in
-// quarters of it with all of them there, the last of them arrives, and for how many workers, each
-// by doublings; and whether some of these slept until a moment before it. As a rule the same when
-// loads are ordered and when the step is planned, whatever the order; an adapter that is resident
-// by then counts in the first alone.
+// A class of similar steps: number of adapters, number of rows, time from the start of the step to
+// the last arrival (in quarters of the step's time with all adapters resident) and number of
+// workers, each by doublings; and whether some workers slept until just before the step. Usually it
+// is the same when loads are ordered and when the step is planned, whatever the order. An adapter
+// that has become resident in between counts only at the former.
 struct PlanSituation {
   std::uint8_t adapters = 0, rows = 0, link = 0, workers = 0, drowsy = 0;
 
@@ -27,8 +27,8 @@ struct PlanSituation {
   auto operator<=>(const PlanSituation&) const = default;  // NOLINT(*-nullptr)
 };
 
-// How a step with cold rows can go: each layer is waited for (the mode `pipelined`), as planned, or
-// workers compute each layer until it is there (as `cpu_assist` does, but layer by layer).
+// How a step with cold rows runs: it waits for each layer (the mode `pipelined`), follows the plan,
+// or has workers compute each layer until its weights arrive (as `cpu_assist`, but layer by layer).
 enum class PlanWay : std::uint8_t { wait, plan, assist };
 inline constexpr std::size_t kNumPlanWays = 3;
 inline constexpr std::array<PlanWay, kNumPlanWays> kPlanWays = {PlanWay::wait, PlanWay::plan,
@@ -36,122 +36,122 @@ inline constexpr std::array<PlanWay, kNumPlanWays> kPlanWays = {PlanWay::wait, P
 constexpr std::size_t index_of(PlanWay way) {
   return static_cast<std::size_t>(way);
 }
-// The way with the same costs; of `wait` that is itself.
+// The other way with the same costs; for `wait`, `wait` itself.
 constexpr PlanWay twin_of(PlanWay way) {
   if (way == PlanWay::wait) return way;
   return way == PlanWay::plan ? PlanWay::assist : PlanWay::plan;
 }
 
-// Seconds of a step by PlanWay, as predicted. Infinite: the step has no such way, or it is another
-// one's.
+// Predicted seconds of a step, by PlanWay. Infinity: the step has no such way, or the way equals
+// another one.
 using PlanSeconds = std::array<double, kNumPlanWays>;
 
-// What is kept of a PlanMemory until the next engine begins.
+// The part of a PlanMemory that is kept for the next engine start.
 struct PlanLessons {
-  static constexpr std::int64_t kVersion = 5;    // of what a situation's numbers mean
+  static constexpr std::int64_t kVersion = 5;    // format of a situation's numbers
   static constexpr std::size_t kMostSeen = 512;  // situations
 
   struct Seen {
     PlanSituation situation;
-    // As PlanMemory keeps them, oldest first; [PlanWay].
+    // [PlanWay]: measured over predicted step times as PlanMemory keeps them, oldest first.
     std::array<std::vector<double>, kNumPlanWays> ratios;
-    std::uint32_t steps = 0;   // that were observed
-    std::uint32_t starts = 0;  // of engines, since a step was seen
+    std::uint32_t steps = 0;   // observed steps
+    std::uint32_t starts = 0;  // engine starts since a step was observed
     bool operator==(const Seen&) const = default;
   };
-  std::vector<Seen> seen;  // last the one that was seen last
+  std::vector<Seen> seen;  // by last observation, latest last
   bool operator==(const PlanLessons&) const = default;
 };
 
-// Seconds that a plan says its step takes, from when that begins.
+// Predicted seconds of the plan's step, from the start of the step.
 double step_seconds(const PlanRequest& request, const HandoffPlan& plan);
 
-// One thread. Of more situations than PlanLessons::kMostSeen those are forgotten that were not seen
-// for longest.
+// Used by one thread. Keeps at most PlanLessons::kMostSeen situations and drops the one that was
+// observed least recently.
 class PlanMemory {
  public:
-  static constexpr std::size_t kRemembered = 5;  // steps of each way
-  // Steps of a kind in situations that were not known, and after how many others they are
-  // forgotten.
+  static constexpr std::size_t kRemembered = 5;  // steps kept for each way
+  // Steps kept of each kind (kind_of()) in situations without measurements, and the number of
+  // further observations after which they are dropped.
   static constexpr std::size_t kSurprises = 9;
   static constexpr std::uint64_t kForgotten = 256;
   static constexpr double kHeldUp = 3;
   static constexpr std::uint32_t kHopesAfter = 4;
 
-  // A step was planned to take `planned_s` in this way, and took `took_s`. `taught`: costs learnt
-  // from it what workers take.
+  // Adds a step that was predicted to take `planned_s` in this way, and took `took_s`. `taught`:
+  // the costs have learnt from it how long workers take.
   void observe(PlanSituation situation, PlanWay way, double planned_s, double took_s,
                bool taught = true);
 
-  // What to expect of each way, by what such steps took of late, over what was predicted; of one
-  // step alone half is believed, of two the one nearer to what was predicted, or what was
-  // predicted, if that lies between them. Where none is known of `plan` or `assist`, by what the
-  // other took, as their costs are the same; where none of either, by half of what it took in a
-  // situation beside this one, for a step may lie on either side of a border, or, if that is more,
-  // as late as the last ones were that handed over where nothing was known either: cores that
-  // others want as well hold up whatever is handed over. Else as predicted.
+  // Returns the expected seconds of each way: the predicted ones times the ratio of measured to
+  // predicted time in its last steps. A single ratio counts half; of two, the one nearer to 1
+  // counts, or 1 if it lies between them. `plan` without steps uses the ratio of `assist` and vice
+  // versa, as their costs are the same. If both lack steps, half the ratio of a neighbouring
+  // situation counts, as a step may lie on either side of a border; or, if that is later, the usual
+  // delay of steps with workers in situations without measurements is added: cores that others want
+  // as well delay all work of workers. Otherwise the prediction stands.
   PlanSeconds expected(PlanSituation situation, const PlanSeconds& predicted) const;
-  // The way to go, of what is to be expected of each. What gains next to nothing over waiting is
-  // not done, nor, over the plan, `assist`. The answer is the same until something is observed.
-  // Once in a hundred steps of a situation, or the more seldom the worse it is (half a percent of
-  // their time is spent on each at the most), it is another way: else a way that was bad once would
-  // be left for good. One that promises to be the best, by costs that have learnt from it as well,
-  // was held up by something that may be over: it is tried after 4 steps of others, then after 8,
-  // and where it took kHeldUp times as long, after 16 and 32, too; and after each 4 for as long as
-  // one of its last steps was not held up. After 4, too, if what speaks against it was seen in
-  // other situations only.
+  // Returns the way to take, by expected(). A way that gains next to nothing over waiting is not
+  // taken, nor is `assist` if it gains next to nothing over the plan. The answer is the same until
+  // a step is observed. Once in a hundred steps of a situation another way is tried, more seldom
+  // the slower it is (each costs at most half a percent of the steps' time): otherwise a way that
+  // was slow once would never be taken again. A way with the best prediction, by costs that have
+  // learnt from its steps, may have been delayed by something that is over: it is tried after 4
+  // steps of other ways, then after 8, and, if it took kHeldUp times as long, also after 16 and 32;
+  // and after every 4 while one of its last steps was not delayed. It is tried after 4, too, if
+  // only other situations speak against it.
   //
-  // `hoped_s`: what `assist` takes if workers are as quick as they ever were; of interest where
-  // learns_nothing(). If it is far below all that is expected, `assist` is tried.
+  // `hoped_s`: seconds of `assist` if workers are as fast as they were ever measured; used where
+  // learns_nothing(). `assist` is tried if that is far below what is expected of the best way.
   PlanWay choose(PlanSituation situation, const PlanSeconds& predicted,
                  double hoped_s = std::numeric_limits<double>::infinity()) const;
-  // Of the last steps none taught: what costs say of workers cannot heal by itself, for it is
-  // because of them that steps do not. After kHopesAfter steps, and after twice as many each time
-  // that `assist` was tried for it.
+  // Whether none of the last steps taught the costs about workers. Wrong worker costs cannot
+  // correct themselves then, because they keep steps from using workers. True after kHopesAfter
+  // steps, and after twice as many each time that `assist` was tried for this reason.
   bool learns_nothing(PlanSituation situation) const;
-  // As choose(), of a situation of which nothing is known: by what was predicted alone.
+  // Returns the way of choose() by these seconds alone, as for a situation without measurements.
   static PlanWay promised(const PlanSeconds& predicted);
 
   std::size_t num_situations() const { return seen_.size(); }
   std::uint64_t observed() const { return observed_; }  // steps, of all situations
 
   PlanLessons lessons() const;
-  // As if a step of each way had been observed that took what was believed: two of this engine's
-  // outvote it.
-  // Situations that the last engines have not seen are left out, as is what observe() would not
-  // have kept.
+  // Adds for each way one step with the ratio that was believed; two steps of this engine outvote
+  // it. Skips situations that the last engines have not observed, and ratios that observe() would
+  // not have kept.
   void restore(const PlanLessons& lessons);
 
  private:
   struct Seen {
     std::array<RecentMedian<kRemembered>, kNumPlanWays> ratios;  // [PlanWay]
-    std::array<bool, kNumPlanWays> kept{};  // the oldest ratio is one that restore() brought
+    std::array<bool, kNumPlanWays> kept{};  // the oldest ratio is from restore()
     std::uint32_t steps = 0;
-    std::array<std::uint32_t, kNumPlanWays> went{};  // `steps` when it was gone last
-    std::uint32_t untaught = 0;                      // steps since one taught
-    std::uint32_t hopes_after = kHopesAfter;         // so many of them
+    std::array<std::uint32_t, kNumPlanWays> went{};  // `steps` at its last step
+    std::uint32_t untaught = 0;                      // steps since the last that taught
+    std::uint32_t hopes_after = kHopesAfter;         // `untaught` for learns_nothing()
     std::uint32_t starts = 0;
-    std::uint64_t last = 0;  // the number of the last observation of it
+    std::uint64_t last = 0;  // number of its last observation
 
     bool learns_nothing() const { return untaught >= hopes_after; }
     bool knows_nothing_of(PlanWay way) const {
       return ratios[index_of(way)].known() == 0 && ratios[index_of(twin_of(way))].known() == 0;
     }
   };
-  // Of steps that surprise alike: all is waited for, workers who were awake for long have part in
-  // them, or workers who slept until a moment before.
+  // The kind of a step whose delays are kept together: it waits for all weights (0), or uses
+  // workers that were awake for long (1) or that slept until just before (2).
   static std::size_t kind_of(PlanSituation situation, PlanWay way);
-  // Seconds by which workers may hold up a step of which nothing is known: what the last such ones
-  // took beyond what was predicted, less what those did that waited for all. 0: too few are known.
+  // Expected delay by workers in a step without measurements: the excess over the prediction in the
+  // last such steps, minus that of such steps that waited for all weights. 0 if too few are known.
   double usual_surprise_s(PlanSituation situation) const;
   Seen& of(PlanSituation situation);
 
   std::map<PlanSituation, Seen> seen_;
   std::uint64_t observed_ = 0;
-  // What steps took where nothing was known. Of this engine alone: it may be of this hour.
+  // Delays of steps in situations without measurements. Not kept for the next engine start, as they
+  // may be temporary.
   struct Surprises {
-    RecentMedian<kSurprises> late_s;  // beyond what was predicted
-    std::uint64_t last = 0;           // as Seen
+    RecentMedian<kSurprises> late_s;  // beyond the prediction
+    std::uint64_t last = 0;           // as in Seen
   };
   std::array<Surprises, 3> surprises_;  // [kind_of()]
 };

@@ -8,18 +8,19 @@
 namespace tandem {
 namespace {
 
-// Pairs of adapters and layers that a search may walk over, about 40 us, and how many shapes it may
-// try at least; loads from disk take longer to walk.
+// Limits of a search: pairs of adapters and layers that it evaluates (about 40 us), the fewest
+// shapes that it may try, and the divisor for loads from disk, which take longer to evaluate.
 constexpr std::int32_t kMostPairs = 16000;
 constexpr std::int32_t kFewestAttempts = 48;
 constexpr std::int32_t kDiskFactor = 4;
-// What waiting may cost, as a share of the step, before anything else is tried. The first layer
-// that workers get takes longer than those whose weights they have read ahead.
+// The cost of waiting, as a share of the step, above which other plans are tried. The first layer
+// on workers takes longer than later ones, whose weights they have read ahead.
 constexpr double kWorthSearching = 0.06;
-// B first may start so much later than the best without, to be climbed from.
+// The search also climbs from a B-first shape up to so many times as late as the best without B
+// first.
 constexpr double kWorthClimbing = 1.3;
 
-// The shapes tried so far, none of them twice.
+// Tries load shapes, none of them twice.
 class ShapeSearch {
  public:
   struct Found {
@@ -52,7 +53,7 @@ class ShapeSearch {
     return true;
   }
 
-  // Looks around in all directions, in steps that halve, down to one.
+  // Hill climbing: tries neighbours in all directions, at distances that halve down to one.
   void climb(LoadShape step, Found& best) {
     while (left_ > 0) {
       bool better = false;
@@ -82,9 +83,9 @@ class ShapeSearch {
   std::vector<LoadShape> tried_;
 };
 
-// Climbs from the best of a coarse grid of shapes without B first, and of one with it: either may
-// hide a better one from the other. Prefers the plain load, the first tried, when nothing is
-// sooner.
+// Climbs from the best of a coarse grid of shapes without B first, and from the best of one with
+// it: a climb from one may miss the best of the other. Returns the plain load, which is tried
+// first, if no shape ends earlier.
 LoadShape find_shape(HandoffTimeline& timeline) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   if (timeline.num_layers() == 0) return {};
@@ -115,7 +116,7 @@ LoadShape find_shape(HandoffTimeline& timeline) {
   return first.end <= second.end ? first.shape : second.shape;
 }
 
-// Each as it comes, layers interleaved.
+// The loads in the order of the request's adapters, layers interleaved.
 std::vector<LoadPiece> as_given(const PlanRequest& request) {
   std::vector<LoadPiece> order;
   const std::size_t layers = request.adapters.front().layers.size();
@@ -128,7 +129,8 @@ std::vector<LoadPiece> as_given(const PlanRequest& request) {
   return order;
 }
 
-// The same for every layer, in the order given, which the timeline has loaded then.
+// The plan with the same choice for every layer and the order of as_given(), which is loaded into
+// the timeline.
 HandoffPlan plan_alike(HandoffTimeline& timeline, const PlanRequest& request, LayerChoice choice) {
   HandoffPlan plan;
   plan.resident_ends = timeline.resident_ends();
@@ -140,7 +142,7 @@ HandoffPlan plan_alike(HandoffTimeline& timeline, const PlanRequest& request, La
   return plan;
 }
 
-// What of a layer travels at once, of a load that is under way.
+// A piece of a load under way: the part of a layer that arrives at once.
 struct PieceUnderWay {
   double arrives;
   std::size_t layer;
@@ -224,7 +226,8 @@ bool hands_over(const HandoffPlan& plan) {
   });
 }
 
-// What could be won at most is less than what costs are known to, and the search takes time, too.
+// Below the limit, the possible gain is smaller than the error of the costs, and the search takes
+// time, too.
 bool is_worth_planning(const PlanRequest& request, const HandoffPlan& waiting) {
   if (waiting.layer_ends.empty()) return false;
   const double resident_s = waiting.resident_ends - std::max(0.0, request.starts_in);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::infinity();
 
-// What `assist` takes if workers are as quick as they ever were.
+// Seconds of `assist` if workers are as fast as they were ever measured.
 double hoped_seconds(const CostModel& costs, const PlanRequest& request,
                      const CostLearner& learner) {
   CostModel optimistic = costs;
@@ -39,7 +39,8 @@ StepChoice choose_step(const CostModel& costs, const PlanRequest& request,
   const bool hopes = is_other && memory.learns_nothing(situation);
   const PlanWay way =
       memory.choose(situation, predicted, hopes ? hoped_seconds(costs, request, learner) : kNone);
-  // Not of a way that is tried once: an admission would avoid the step, and the try never come.
+  // The expected end ignores ways that are only tried: admission would avoid the slow step, and the
+  // try would never happen.
   const PlanSeconds expected = memory.expected(situation, predicted);
   const double ends = start + expected[index_of(PlanMemory::promised(expected))];
   if (way == PlanWay::plan) return {std::move(plan), way, ends};

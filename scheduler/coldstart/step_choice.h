@@ -1,4 +1,4 @@
-// Which way a step with cold rows goes: what plans promise, by what such steps were seen to take.
+// Chooses the way of a step with cold rows from predictions and the measured times of such steps.
 #pragma once
 
 #include "scheduler/coldstart/plan_memory.h"
@@ -10,16 +10,16 @@ namespace tandem {
 struct StepChoice {
   HandoffPlan plan;
   PlanWay way = PlanWay::wait;
-  // Expected, in seconds from now: by all that is known, where plans of such steps may have been
-  // seen to take longer than they say.
+  // Expected, in seconds from now, corrected by measurements: steps of this kind may have taken
+  // longer than their plans predicted.
   double ends = 0;
-  // Workers were to shorten the step, by what plans promise, and such steps were seen to lose.
+  // Workers would shorten the step by prediction, but were measured to make such steps longer.
   bool given_up = false;
-  bool is_worth_planning = true;  // as the function of that name
+  bool is_worth_planning = true;  // as is_worth_planning() returned
 };
 
-// Of an admission's step or of one that begins now: both have to come to the same, for the order of
-// loads hangs on it. `costs` has the learner's factors.
+// For a step under admission or one that begins now: both must make the same choice, because the
+// order of loads depends on it. `costs` includes the learner's factors.
 StepChoice choose_step(const CostModel& costs, const PlanRequest& request,
                        const CostLearner& learner, const PlanMemory& memory);
 

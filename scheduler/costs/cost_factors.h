@@ -1,4 +1,4 @@
-// What layers, loads and handovers really take, over what a CostModel's figures say.
+// Ratios of measured time to a CostModel's time, for layers, loads and handovers.
 #pragma once
 
 #include <array>
@@ -10,8 +10,8 @@
 
 namespace tandem {
 
-// What workers have most to do with, reading weights or multiplying, for whole deltas or for x A^T,
-// and whether of one group of rows or of several, which they share in another way.
+// The kind of a handover: whether workers spend more time on reading weights or on multiplying, for
+// whole deltas or for x A^T, and for one group of rows or several, which workers share differently.
 enum class StallKind : std::uint8_t {
   read_whole,
   multiply_whole,
@@ -31,7 +31,7 @@ inline constexpr std::array<std::string_view, kNumStallKinds> kStallNames = {  /
 struct CostFactors {
   static constexpr double kShortestStall_s = 16e-6;  // the unit of sizes in `stalls`
 
-  std::array<FactorTable, kNumStallKinds> stalls;  // by how long they are by the figures
+  std::array<FactorTable, kNumStallKinds> stalls;  // by the stall's length in the model
   FactorTable layers;                              // by the rows of the step
   double link = 1;                                 // seconds of a load
 

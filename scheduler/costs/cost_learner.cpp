@@ -6,7 +6,7 @@
 namespace tandem {
 namespace {
 
-// Beyond, it is no measurement of a link.
+// A ratio outside this range is no measurement of a link.
 constexpr double kLeastOfLink = 0.02, kMostOfLink = 200;
 
 bool is_of_a_link(double ratio) {

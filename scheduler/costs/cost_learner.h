@@ -1,5 +1,5 @@
-// Learns CostFactors from what steps and loads took: costs that were measured elsewhere, or on an
-// idle machine, or never, heal while an engine serves.
+// Learns CostFactors from measured steps and loads, while an engine serves. This corrects costs
+// that were measured elsewhere, on an idle machine, or never.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,14 @@
 
 namespace tandem {
 
-// What an engine has learnt, to be kept until the next one begins: ratios of what was seen over
-// what a cost model's figures say, oldest first.
+// The ratios that an engine has learnt, kept for its next start: measured time over the cost
+// model's time, oldest first.
 struct CostLessons {
   std::array<FactorTracker::Lessons, kNumStallKinds> stalls;
   FactorTracker::Lessons layers;
   std::vector<double> link;
 
-  // Of handing over, nothing is known.
+  // Whether there are no measurements of handovers.
   bool lacks_stalls() const {
     return std::ranges::all_of(stalls, [](const FactorTracker::Lessons& lessons) {
       return std::ranges::all_of(lessons, &std::vector<double>::empty);
@@ -29,32 +29,33 @@ struct CostLessons {
   bool operator==(const CostLessons&) const = default;
 };
 
-// One thread. No allocation, but by lessons(). All seconds; `model_s` by the figures alone, without
-// factors, and above 0.
+// Used by one thread. Only lessons() allocates. Times are in seconds; `model_s` is the model's time
+// without factors, above 0.
 class CostLearner {
  public:
-  // The layers of one step that were handed over alike took `seen_s` longer than without.
+  // Adds the time by which handovers of one kind lengthened the layers of one step.
   void observe_stall(StallKind kind, double model_s, double seen_s);
-  // The layers of a step of `rows` rows that was enqueued operation by operation and waited for
-  // nobody.
+  // Adds the time of the layers of a step of `rows` rows that was enqueued operation by operation
+  // and waited for nothing.
   void observe_layers(std::int32_t rows, double model_s, double seen_s);
-  // Those of any step took no more, or no less, without what was waited for and handed over.
+  // Adds an upper or lower bound of the time of any step's layers without waits and handovers.
   void bound_layers(std::int32_t rows, double model_s, double seen_s, Bound side);
-  // Loads that had the link to themselves. A link is as fast as it was at its best: others, answers
-  // of workers among them, may have used it meanwhile.
+  // Adds loads that were alone on the link. The factor follows the fastest ones, because other
+  // transfers, such as workers' answers, may have used the link meanwhile.
   void observe_loads(double model_s, double seen_s);
 
-  // Of handovers, for first costs: the least that was seen of each size, as one lesson. What is too
-  // optimistic gets rows to workers, who teach better; what they are never given is never seen.
+  // For first costs: keeps the least ratio of handovers of each size, as one measurement. Costs
+  // that are too low give rows to workers and are corrected; costs that are too high are never
+  // measured.
   void be_optimistic();
 
   const CostFactors& factors() const { return factors_; }
-  // As they would be after be_optimistic().
+  // The factors as they would be after be_optimistic().
   CostFactors optimistic_factors() const;
   std::uint64_t observed() const { return observed_; }
 
   CostLessons lessons() const;
-  // As if they had been observed; what is not plausible is left out.
+  // Adds the ratios as if observed; implausible ones are skipped.
   void restore(const CostLessons& lessons);
 
  private:

@@ -57,8 +57,8 @@ std::int32_t CostModel::cpu_rows(const LayerLoad& layer, std::int32_t workers,
   const double load = load_time(layer.a_bytes + layer.b_bytes, layer.copies);
   std::int32_t low = 0;
   std::int32_t high = std::max(limit, 0);
-  // The stall does not fall with the rows but where a longer GEMM hides more of it, and then the
-  // rows below are no worse than the bound that is found.
+  // The stall falls with more rows only where a longer GEMM hides more of it; fewer rows are then
+  // no worse than the bound that is found.
   while (low < high) {
     const std::int32_t middle = low + (high - low + 1) / 2;
     if (cpu_time(layer, middle, workers, false) <= load) {

@@ -1,5 +1,5 @@
-// What something really takes over what a model says that it takes, by its size: it is learnt
-// (factor_tracker.h). What is off for the small need not be for the large.
+// Ratios of measured time to a model's time by size, learnt by factor_tracker.h. A model that is
+// wrong for small sizes may be right for large ones.
 #pragma once
 
 #include <algorithm>
@@ -10,14 +10,15 @@
 
 namespace tandem {
 
-// One factor for each doubling of the size: the first is for a size of 1 and all below it, the last
-// for its own and all above.
+// One factor for each doubling of the size: the first holds for sizes up to 1, the last for its own
+// size and all above.
 struct FactorTable {
   static constexpr std::size_t kBuckets = 12;
   std::array<double, kBuckets> values = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 
-  // Where a size lies: 2.5 is half way between 4 and 8. Straight between powers of two, which is
-  // near enough to a logarithm, and quick: planners ask thousands of times.
+  // Position of a size among the values: 2.5 is half way between sizes 4 and 8. It is linear
+  // between powers of two, which is close to a logarithm, and fast: planners call it thousands of
+  // times.
   static double position(double size) {
     const auto bits = std::bit_cast<std::uint64_t>(std::max(size, 1.0));
     constexpr int kMantissa = 52;

@@ -18,7 +18,7 @@ std::size_t bucket_of(double size) {
   return static_cast<std::size_t>(std::lround(FactorTable::position(size)));
 }
 
-// Nothing: it is no measurement of the same.
+// Returns nothing if the values are no plausible measurement.
 std::optional<double> ratio_of(double size, double model, double seen) {
   if (!(model > 0) || !std::isfinite(model) || !std::isfinite(size)) return std::nullopt;
   const double ratio = seen / model;
@@ -40,7 +40,7 @@ bool FactorTracker::observe_doubting(double size, double model, double seen) {
   const std::optional<double> ratio = ratio_of(size, model, seen);
   if (!ratio) return false;
   const std::size_t i = bucket_of(size);
-  // A bucket that knows a few has a median that one of them does not move.
+  // With so many ratios a single one does not move the bucket's median.
   constexpr std::size_t kFew = 3;
   const double doubted = std::exchange(doubted_[i], 0);
   if (buckets_[i].known() >= kFew || *ratio <= kHeldUp * std::max(1.0, table_.values[i])) {
@@ -82,7 +82,7 @@ void FactorTracker::keep_least() {
   fill();
 }
 
-// Between two that are known straight, beyond them as the last one.
+// Linear between buckets with measurements; beyond them, the value of the last one.
 void FactorTracker::fill() {
   const auto is_known = [](const auto& bucket) { return bucket.known() > 0; };
   for (std::size_t i = 0; i < buckets_.size(); ++i) {

@@ -1,4 +1,4 @@
-// Learns a FactorTable from what was seen.
+// Learns a FactorTable from measurements.
 #pragma once
 
 #include <array>
@@ -14,38 +14,37 @@ namespace tandem {
 
 enum class Bound : std::uint8_t { at_most, at_least };
 
-// One thread. observe() and bound() take no memory.
+// Used by one thread. observe() and bound() do not allocate.
 class FactorTracker {
  public:
-  // Ratios of each bucket, oldest first: what is kept when an engine ends.
+  // Ratios of each bucket, oldest first, as kept for the next engine start.
   using Lessons = std::array<std::vector<double>, FactorTable::kBuckets>;
   static constexpr std::size_t kRemembered = 7;
   static constexpr double kBoundSlack = 1.2;
   static constexpr double kNoWork = 0.1;
   static constexpr double kHeldUp = 4;
 
-  // Of this size it took `seen` where the model without factors said `model`, which has to be above
-  // 0. Each is remembered in its bucket until kRemembered more are; what counts is their median, so
-  // that what was held up once means nothing: of two, the lesser. False: it is no measurement of
-  // the same.
+  // Adds a measurement `seen` of something that takes `model` by the model without factors, above
+  // 0. A bucket keeps its last kRemembered ratios and uses their median (of two, the lesser), so
+  // that a single delay has no effect. Returns false if the values are no plausible measurement.
   bool observe(double size, double model, double seen);
-  // The same of what is not seen any more once it is believed to take long. Where little is known
-  // yet, what took more than kHeldUp times what is believed, and what the model says, does not
-  // count (false, too); when the next does so as well, the lesser of both does.
+  // The same for work that is avoided, and so not measured again, once it is believed to take long.
+  // While a bucket has few ratios, one above kHeldUp times the believed ratio and 1 does not count
+  // (returns false, too). If the next is as high, the lesser of both counts.
   bool observe_doubting(double size, double model, double seen);
 
-  // Of this size it took no more, or no less, than `seen`. Counts in each of the two buckets around
-  // it that says otherwise by more than kBoundSlack. False: in none.
+  // Adds an upper or lower bound `seen`. It counts in each of the two buckets around the size that
+  // contradicts it by more than kBoundSlack. Returns false if neither does.
   bool bound(double size, double model, double seen, Bound side);
-  // From now on as if of each size the least ratio alone had been seen, once, but for those below
-  // kNoWork, unless there are no others: they say that it was hidden, not how long it is.
+  // Keeps only the least ratio of each bucket, as one measurement. Ratios below kNoWork are skipped
+  // unless there are no others: they show that the work was hidden, not how long it takes.
   void keep_least();
 
-  // 1 until something was seen; then of the nearest buckets that know something.
+  // 1 without any measurement; otherwise from the nearest buckets with measurements.
   const FactorTable& table() const { return table_; }
 
   Lessons lessons() const;
-  // As if they had been observed. What is no ratio that observe() would have taken is left out.
+  // Adds the ratios as if observed, except those that observe() would reject.
   void restore(const Lessons& lessons);
 
  private:

@@ -3,8 +3,8 @@
 namespace tandem {
 
 StepCosts first_step_costs(const CostModel& model, const ModelSizes& sizes) {
-  // Rows of adapters and KV are bound by the device's memory, of which the model says nothing: this
-  // is what an H200 reads (simulator/machine.cpp).
+  // Adapter rows and KV are bound by device memory, which the model does not cover: this is the
+  // rate at which an H200 reads (simulator/machine.cpp).
   constexpr double kReadBytesPerS = 2.9e12;
   const auto layers = static_cast<double>(sizes.layers);
   const double rank_s = static_cast<double>(sizes.adapter_per_rank) / kReadBytesPerS;
@@ -23,7 +23,7 @@ ColdStartCosts first_cold_costs(const CostModel& model, const ModelSizes& sizes,
   costs.link_bytes_per_s = model.link_bytes_per_s;
   costs.load_s = layers * model.copy_s;
   costs.cpu_assist = has_workers;
-  // A layer has four round trips; each rank of a row is a multiplication with all its weights.
+  // A layer has four round trips; each rank of a row multiplies all weights of a rank.
   constexpr double kSites = 4;
   costs.cpu_step_s = layers * (kSites * model.trip_s * model.in_step + model.in_step_extra_s);
   const double flops_per_rank =

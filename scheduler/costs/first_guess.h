@@ -1,5 +1,5 @@
-// What an engine tells of its costs before it has measured any: made of the layers' figures that
-// its planner goes by (a profile's, or the built-in ones). StepCostTracker mends them.
+// The costs that an engine reports before it has measured any, derived from the CostModel of its
+// planner (profiled or built in). StepCostTracker corrects them.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace tandem {
 
-// Of the base model, in bytes.
+// Sizes of the base model: number of layers, and bytes.
 struct ModelSizes {
   std::int64_t layers = 0;
   std::int64_t kv_per_token = 0;
-  std::int64_t adapter_per_rank = 0;  // of an adapter of all modules
+  std::int64_t adapter_per_rank = 0;  // for an adapter of all modules
 };
 
-// None of them zero, so that the tracker can move each.
+// No coefficient is zero, so that the tracker can correct each.
 StepCosts first_step_costs(const CostModel& model, const ModelSizes& sizes);
 ColdStartCosts first_cold_costs(const CostModel& model, const ModelSizes& sizes, bool has_workers);
 

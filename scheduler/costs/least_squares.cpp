@@ -11,7 +11,7 @@ namespace {
 
 using Rows = std::vector<std::vector<double>>;
 
-// Solves the square system m c = v by elimination; empty: it has no single answer.
+// Solves the square system m c = v by elimination; returns nothing without a unique solution.
 std::optional<std::vector<double>> solve(Rows m, std::vector<double> v) {
   const std::size_t n = v.size();
   for (std::size_t i = 0; i < n; ++i) {
@@ -84,7 +84,8 @@ Result<LinearFit> fit_linear(const Rows& x, const std::vector<double>& y,
   const std::size_t columns = x.empty() ? 0 : x.front().size();
   TANDEM_TRY(check_samples(x, y, columns, weights));
   const std::vector<double> weight = weights.empty() ? std::vector(y.size(), 1.0) : weights;
-  // Relative: each sample divided by its y. Columns scaled to one, so that pivots mean something.
+  // Residuals are relative: each sample is divided by its y. Columns are scaled to one, so that
+  // pivots can be compared.
   Rows scaled = x;
   std::vector<double> scale(columns, 0);
   for (std::size_t s = 0; s < y.size(); ++s) {
@@ -97,7 +98,8 @@ Result<LinearFit> fit_linear(const Rows& x, const std::vector<double>& y,
     for (std::size_t c = 0; c < columns; ++c) row[c] /= scale[c] > 0 ? scale[c] : 1;
   }
   const std::vector<double> ones(y.size(), 1.0);
-  // None below zero: of all choices of columns whose solution is so, the one that leaves least.
+  // Coefficients must not be negative: of all subsets of columns with such a solution, the one with
+  // the least residual is taken.
   std::vector<double> best(columns, 0);
   double best_left = squares_left(scaled, ones, best, weight);
   for (unsigned mask = 1; mask < (1U << columns); ++mask) {
@@ -173,7 +175,7 @@ Result<LinearFit> fit_floor_and_line(const std::vector<double>& x, const std::ve
       one += weight[order[i]] * ratio;
       two += weight[order[i]] * ratio * ratio;
     }
-    // Without a sample on the line, it starts at the last one.
+    // Without a sample on the line, the line starts at the last sample.
     const double slope = floor < order.size() ? one / two : level / x[order.back()];
     double left = 0;
     std::vector<double> predicted(x.size());

@@ -1,4 +1,4 @@
-// Linear models fitted to measurements: the way from `tandem profile`'s samples to a CostModel.
+// Fits linear models to measurements: turns the samples of `tandem profile` into a CostModel.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 namespace tandem {
 
 struct LinearFit {
-  std::vector<double> coefficients;  // of each column of x, none below zero
-  double r2 = 0;                     // 1: the model says all; may be negative: worse than the mean
+  std::vector<double> coefficients;  // one per column of x, none below zero
+  double r2 = 0;                     // 1: a perfect fit; negative: worse than the mean
 };
 
-// Coefficients c >= 0 with the least sum of ((y - x c) / y)^2, so that a small sample counts as
-// much as a large one; R2 of the plain residuals. Rows of x are samples, up to 6 columns, at least
-// as many samples as columns. Refuses samples that are not finite, and y that is not positive.
-// `weights` of the squares: one for each sample, all above 0; none: all alike.
+// Returns the coefficients c >= 0 with the least sum of ((y - x c) / y)^2, so that a small sample
+// counts as much as a large one, and R2 of the plain residuals. Rows of x are samples, with up to 6
+// columns and at least as many samples as columns. Rejects samples that are not finite, and y that
+// is not positive. `weights` of the squares: one per sample, all above 0; if empty, all are equal.
 Result<LinearFit> fit_linear(const std::vector<std::vector<double>>& x,
                              const std::vector<double>& y, const std::vector<double>& weights = {});
 

@@ -6,12 +6,12 @@
 namespace tandem {
 namespace {
 
-// How wrong a first guess may be: a variance of its factor, in units of that of a step's own noise
-// (some percent). A term that is a tenth of a step must be able to follow what the whole step took.
-// Without new information forgetting would let the covariance grow without end, so it never exceeds
-// this.
+// The variance of a first guess's factor, in units of the variance of a step's noise (some
+// percent). A term that is a tenth of a step must be able to follow the time of the whole step. It
+// is also the upper limit: without new information, forgetting would let the covariance grow
+// without end.
 constexpr double kDoubt = 25;
-// A factor stays within these: what lies beyond is no correction but a broken report.
+// The range of a factor: a value beyond comes from a broken report.
 constexpr double kLeastFactor = 0.02;
 constexpr double kMostFactor = 50;
 
@@ -27,8 +27,7 @@ bool StepCostTracker::observe(const DecodeLoad& decode, const PrefillLoad& prefi
   if (!std::isfinite(step_s) || step_s <= 0 || step_s > options_.most_step_s) return false;
   const double predicted = costs_.step_time_s(decode, prefill);
   if (!std::isfinite(predicted) || predicted <= 0) return false;
-  // Each term as the first guess has it, over the prediction: factors of one explain a residual of
-  // nought.
+  // Terms of the first guess over the prediction: factors of one explain a residual of zero.
   Terms x = {first_.step_s,
              first_.request_s * static_cast<double>(decode.requests),
              first_.rank_s * first_.decode_ranks(decode),
@@ -63,8 +62,8 @@ bool StepCostTracker::observe(const DecodeLoad& decode, const PrefillLoad& prefi
     }
     shrink[i] = covariance_[i][i] > kDoubt ? std::sqrt(kDoubt / covariance_[i][i]) : 1;
   }
-  // Row and column by the same factor: it stays a covariance, and terms that steps tell much about
-  // keep forgetting.
+  // Rows and columns shrink by the same factor: the matrix stays a covariance, and terms with much
+  // information keep forgetting.
   for (std::size_t i = 0; i < kTerms; ++i) {
     for (std::size_t j = 0; j < kTerms; ++j) covariance_[i][j] *= shrink[i] * shrink[j];
   }

@@ -1,6 +1,6 @@
-// What one step of an engine takes, by what is in its batch: the two linear models of the CaraServe
-// paper (section 5), one for each way of batching LoRA products, with terms for tokens beside them.
-// Schedulers read it; engines' own cold layers are CostModel's (cost_model.h).
+// The time of one engine step by its batch: the two linear models of the CaraServe paper (section
+// 5), one for each way of batching LoRA products, with added terms for tokens. For schedulers; the
+// engine's planner uses CostModel (cost_model.h) for cold layers.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-// How the device multiplies by adapters of several ranks, and so what of the ranks counts.
+// How the device multiplies by adapters of several ranks, which decides how ranks count.
 enum class LoraKernel {
   bgmv,   // padded: rows x the largest rank of the batch
   mbgmv,  // not padded: the sum of the rows' ranks
@@ -22,7 +22,7 @@ struct DecodeLoad {
   std::int64_t requests = 0;
   std::int64_t rank_sum = 0;
   std::int32_t rank_max = 0;
-  std::int64_t context_tokens = 0;  // whose KV the step reads
+  std::int64_t context_tokens = 0;  // tokens whose KV the step reads
 
   void add(const DecodeLoad& other) {
     requests += other.requests;
@@ -47,15 +47,15 @@ struct PrefillLoad {
   }
 };
 
-// Seconds; none below zero. Which figures are whose: scheduler/simulator/machine.h.
+// Seconds, none below zero. scheduler/simulator/machine.h has figures of machines.
 struct StepCosts {
   LoraKernel kernel = LoraKernel::bgmv;
-  double step_s = 0;                // of each step: the base model's weights, launches
-  double request_s = 0;             // of each row that decodes
-  double rank_s = 0;                // of each unit of decode_ranks()
-  double context_token_s = 0;       // of each token of KV that rows which decode read
-  double prefill_token_s = 0;       // of each token of a prompt
-  double prefill_rank_token_s = 0;  // of each unit of prefill_ranks()
+  double step_s = 0;                // per step: the base model's weights, launches
+  double request_s = 0;             // per row that decodes
+  double rank_s = 0;                // per unit of decode_ranks()
+  double context_token_s = 0;       // per token of KV that decoding rows read
+  double prefill_token_s = 0;       // per token of a prompt
+  double prefill_rank_token_s = 0;  // per unit of prefill_ranks()
 
   double decode_ranks(const DecodeLoad& load) const {
     return static_cast<double>(kernel == LoraKernel::bgmv ? load.requests * load.rank_max
@@ -65,7 +65,7 @@ struct StepCosts {
     return static_cast<double>(kernel == LoraKernel::bgmv ? load.tokens * load.rank_max
                                                           : load.rank_tokens);
   }
-  // What a batch adds to a step that is run anyway.
+  // Seconds that a batch adds to a step that runs anyway.
   double decode_work_s(const DecodeLoad& load) const {
     return request_s * static_cast<double>(load.requests) + rank_s * decode_ranks(load) +
            context_token_s * static_cast<double>(load.context_tokens);
@@ -74,21 +74,21 @@ struct StepCosts {
     return prefill_token_s * static_cast<double>(load.tokens) +
            prefill_rank_token_s * prefill_ranks(load);
   }
-  // A step of its own; no time for an empty one.
+  // Seconds of a step of its own; 0 if the batch is empty.
   double decode_time_s(const DecodeLoad& load) const {
     return load.requests == 0 ? 0 : step_s + decode_work_s(load);
   }
   double prefill_time_s(const PrefillLoad& load) const {
     return load.requests == 0 ? 0 : step_s + prefill_work_s(load);
   }
-  // Both in one step.
+  // Seconds of one step with both.
   double step_time_s(const DecodeLoad& decode, const PrefillLoad& prefill) const {
     if (decode.requests == 0 && prefill.requests == 0) return 0;
     return step_s + decode_work_s(decode) + prefill_work_s(prefill);
   }
 };
 
-// A step that was timed.
+// A timed step.
 struct StepSample {
   DecodeLoad decode;
   PrefillLoad prefill;
@@ -97,11 +97,11 @@ struct StepSample {
 
 struct StepCostsFit {
   StepCosts costs;
-  double r2 = 0;  // of the step times; 1: the model says all
+  double r2 = 0;  // of the step times; 1: a perfect fit
 };
 
-// By least squares of relative residuals (fit_linear). At least 6 samples, each of a step with
-// something in it and a time above zero. A coefficient that no sample speaks of becomes zero.
+// Fits by least squares of relative residuals (fit_linear). Needs at least 6 samples, none of an
+// empty step, all with times above zero. A coefficient without any sample becomes zero.
 Result<StepCostsFit> fit_step_costs(LoraKernel kernel, const std::vector<StepSample>& samples);
 
 }  // namespace tandem

@@ -115,7 +115,7 @@ void AnswerChannel::on_ready(std::function<void()> wake) {
 }
 
 void AnswerChannel::wake() {
-  // Under the lock: whoever takes it away has seen its last call end.
+  // Called under the lock: once on_ready() has replaced the function, no call of it is running.
   const std::lock_guard lock(wake_mutex_);
   if (wake_) wake_();
 }

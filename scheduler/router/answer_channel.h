@@ -18,23 +18,24 @@ namespace tandem {
 // Thread-safe; the members of each end are called by one thread at a time.
 class AnswerChannel {
  public:
-  // Bytes that wait for a client beyond which the loop is to stop reading from the engine.
+  // Waiting bytes of a client from which the loop stops reading from the engine.
   static constexpr std::size_t kFullBytes = 32U << 10;
 
-  // Makes the whole response, on a worker, where it may take its time.
+  // Makes the whole response, on a worker thread, which may block.
   using Make = std::function<HttpResponse()>;
 
-  // The response of the server, which is the other end. Once.
+  // Returns the server's response, the other end of the channel. Called once.
   static HttpResponse defer(const std::shared_ptr<AnswerChannel>& channel);
 
-  // The loop's end. What happens after end(), or when the client has gone, is dropped.
+  // The loop's end. Calls after end(), or when the client has gone, have no effect.
   void answer(Make make);
   void begin_stream();
   bool write(std::string_view bytes);  // false: kFullBytes wait; `drained` will be called
-  // What a stream says when it has said nothing for a while: a whole event; empty: nothing.
+  // The event that a silent stream sends: a whole event; if empty, none.
   void set_silence(std::string event);
-  void end(bool broken = false);  // broken: the client shall see that something is missing
-  // From the server's threads: the client has gone; there is room again. Before defer().
+  void end(bool broken = false);  // broken: the client sees that the answer is incomplete
+  // Called on the server's threads when the client has gone, and when there is room again. Set
+  // before defer().
   void on_gone(std::function<void()> gone) { gone_ = std::move(gone); }
   void on_drained(std::function<void()> drained) { drained_ = std::move(drained); }
 
@@ -55,10 +56,10 @@ class AnswerChannel {
 
   std::mutex mutex_;
   State state_ = State::waiting;  // guarded by mutex_
-  std::string waiting_;           // of a stream; guarded by mutex_
+  std::string waiting_;           // bytes of a stream; guarded by mutex_
   std::string silence_;           // guarded by mutex_
-  bool full_ = false;             // write() has said so; guarded by mutex_
-  bool dropped_ = false;          // nobody reads any more; guarded by mutex_
+  bool full_ = false;             // write() returned false; guarded by mutex_
+  bool dropped_ = false;          // the client has gone; guarded by mutex_
   Make make_;                     // written before state_ is `whole`, read after
   std::mutex wake_mutex_;
   std::function<void()> wake_;  // guarded by wake_mutex_

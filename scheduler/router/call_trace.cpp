@@ -8,7 +8,7 @@ namespace {
 constexpr int kFailedFrom = 500;
 constexpr const char* kStatus = "http.response.status_code";
 
-// What clients may call is known: a name of theirs would live no longer than the call.
+// Span names must outlive the call, so the path is mapped to one of the known literals.
 const char* name_of_path(std::string_view path) {
   for (const char* known : {"/v1/completions", "/v1/chat/completions", "/tokenize"}) {
     if (path == known) return known;

@@ -1,5 +1,5 @@
-// What a trace says of a call that the router carries: the call, how long it waited for an engine,
-// and each engine that was asked.
+// The trace spans of a call that the router carries: the call, its wait for an engine, and each
+// engine that was asked.
 #pragma once
 
 #include <string_view>
@@ -10,10 +10,10 @@
 
 namespace tandem {
 
-// None of these waits or throws; what is not sampled is not recorded.
+// None of these functions blocks or throws. Calls that are not sampled are not recorded.
 
 void trace_wait(const TraceContext& call, TimePoint since, TimePoint until) noexcept;
-// `status`: what the engine answered; 0: nothing.
+// `status`: the engine's HTTP status; 0 without an answer.
 void trace_attempt(const TraceContext& attempt, TimePoint asked, TimePoint ended,
                    int status) noexcept;
 void trace_end(const RoutedCall& call, std::string_view outcome, TimePoint ended) noexcept;

@@ -21,7 +21,7 @@ constexpr std::string_view kChat = "/v1/chat/completions";
 constexpr std::string_view kCompletions = "/v1/completions";
 constexpr std::size_t kMostChoices = 4096;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-// Seeds that every reader of JSON takes as they are.
+// Bits of a seed that every JSON reader takes without loss.
 constexpr std::uint64_t kSeedBits = 53;
 
 std::uint64_t random_bits() {
@@ -44,7 +44,7 @@ std::int64_t whole_number(const json& body, const char* field) {
   return std::clamp<std::int64_t>(found->get<std::int64_t>(), 0, kMost);
 }
 
-// Of the process; see PromptHasher.
+// The hash key of this process; see PromptHasher.
 std::uint64_t prompt_key() {
   static const std::uint64_t key = random_bits();
   return key;
@@ -55,7 +55,7 @@ bool is_true(const json& body, const char* field) {
   return found != body.end() && found->is_boolean() && found->get<bool>();
 }
 
-// Texts or lists of ids in a list are a prompt each; a list of ids is one.
+// In a list, each text or list of ids is a prompt; a list of ids is one prompt.
 std::size_t num_prompts(const json& body) {
   const auto prompt = body.find("prompt");
   if (prompt == body.end() || !prompt->is_array() || prompt->empty()) return 1;
@@ -79,7 +79,7 @@ std::optional<ErrorEnvelope> read_client_call(const HttpRequest& request, Client
   };
   std::string_view text = request.body;
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
-  // A parser stops at a nought, and what stands behind it would be spliced unread.
+  // A parser stops at a zero byte, and bytes after it would be spliced in unread.
   if (text.find('\0') != std::string_view::npos) return refused("The body has a byte 0 in it");
   if (nests_deeper_than(text, kMaxJsonDepth)) {
     return refused(fmt::format("The body's JSON is nested more than {} deep", kMaxJsonDepth));

@@ -1,5 +1,5 @@
-// A client's request as the router keeps it: read once for what routing needs, its bytes as they
-// came.
+// A client's request in the router: parsed once for the fields that routing needs, its bytes kept
+// as received.
 #pragma once
 
 #include <cstddef>
@@ -19,35 +19,35 @@
 namespace tandem {
 
 struct ClientCall {
-  std::string request_id;  // by which the logs know it
+  std::string request_id;  // the request's id in the logs
   TraceContext trace;
   std::string path;
   std::string body;      // verbatim
-  bool relayed = false;  // completions or chat, by /v1/relay; else it is passed on as it is
+  bool relayed = false;  // completions or chat, by /v1/relay; else passed on as it is
   bool stream = false;
   bool include_usage = false;
   std::string model;  // empty: the base
   std::size_t choices = 1;
-  std::int64_t max_tokens = 0;      // 0: not given
-  std::int64_t prompt_tokens = 0;   // by its bytes
-  std::vector<PromptBlock> prompt;  // by which engines with a part of it cached are found
+  std::int64_t max_tokens = 0;      // 0 if not given
+  std::int64_t prompt_tokens = 0;   // estimated from the bytes of the body
+  std::vector<PromptBlock> prompt;  // to find engines with a part of it cached
   double slo_ttft_s = 0;
   double slo_token_s = 0;
-  // What makes another engine's answer the same one's.
+  // Fields that give another engine's answer the same identity.
   std::string id;
   std::int64_t created = 0;
   std::uint64_t seed = 0;
-  std::vector<std::pair<std::string, std::string>> headers;  // passed on
+  std::vector<std::pair<std::string, std::string>> headers;  // headers passed on
 };
 
-// A body that is no JSON object is refused; what its fields hold, the engine judges. Thread-safe.
+// Rejects a body that is no JSON object; the engine checks the values of its fields. Thread-safe.
 std::optional<ErrorEnvelope> read_client_call(const HttpRequest& request, ClientCall& call);
 
-// An event of a streamed answer that says nothing, of the choice of this number.
+// Returns an event of a streamed answer without content, for the choice of this number.
 std::string silent_event(const ClientCall& call, std::size_t choice);
 
-// The body of /v1/relay: the client's spliced in as text. `sent`: what StreamLedger says, or empty;
-// `weights`: what that came from, or nothing.
+// Returns the body of /v1/relay, with the client's body spliced in as text. `sent`: from
+// StreamLedger, or empty; `weights`: the weights that `sent` came from, if any.
 std::string relay_body(const ClientCall& call, std::string_view sent,
                        const std::optional<WeightsIdentity>& weights);
 

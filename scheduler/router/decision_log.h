@@ -1,4 +1,4 @@
-// Where the last requests went, and why: for people who look on.
+// The engines chosen for the last requests, and the reasons, for the dashboard.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-// One thread: the router's loop.
+// Used on the router's loop thread.
 class DecisionLog {
  public:
   static constexpr std::size_t kMost = 64;
@@ -20,13 +20,13 @@ class DecisionLog {
     std::int64_t unix_ms = 0;
     std::string model;  // empty: the base
     std::int64_t prompt_tokens = 0;
-    std::string engine;  // addresses
-    std::string next;    // empty: none, or nobody looked
+    std::string engine;  // addresses of engines
+    std::string next;    // empty: none, or not computed
     RouteReasons reasons;
   };
 
-  // Costs are told of the other engines, too, for as long as somebody has looked of late: a router
-  // of many that nobody looks at is not to reckon them for nobody.
+  // Records that a dashboard looked. Costs of the other engines are computed only while it has
+  // looked recently, because they take time with many engines.
   void looked(TimePoint now) { looked_ = now; }
   bool is_looked_at(TimePoint now) const { return looked_ + kLong > now; }
   void add(Entry entry) {
@@ -35,7 +35,7 @@ class DecisionLog {
     if (entries_.size() > kMost) entries_.pop_front();
   }
   const std::deque<Entry>& entries() const { return entries_; }  // oldest first
-  std::uint64_t count() const { return last_; }                  // ever
+  std::uint64_t count() const { return last_; }                  // since the start
 
  private:
   static constexpr Duration kLong = std::chrono::seconds(3);

@@ -26,7 +26,7 @@ void hash_each(PromptHasher& hasher, const json& list) {
 
 void hash_message(PromptHasher& hasher, const json& message) {
   if (!message.is_object()) return hash_json(hasher, message);
-  // As templates have it: whose it is comes before what it says.
+  // Templates write the role before the content.
   for (const char* first : {"role", "content"}) {
     const auto found = message.find(first);
     if (found != message.end()) hash_json(hasher, *found);

@@ -1,4 +1,4 @@
-// A request's prompt, as a prefix cache is likely to meet it: which of it comes first.
+// A request's prompt in the order in which a prefix cache is likely to see it.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace tandem {
 
-// Of completions the prompt, text or ids; of several the first. Of chat what templates write before
-// the messages, then the messages in their order. Members of other types than they should have are
-// read as they are: the engine refuses them. `key`: of PromptHasher. Thread-safe.
+// Reads the prompt of completions, text or ids; of several the first. For chat it reads the fields
+// that templates write before the messages, then the messages in order. Members of unexpected types
+// are read as they are: the engine rejects them. `key`: for PromptHasher. Thread-safe.
 std::vector<PromptBlock> read_prompt_blocks(const nlohmann::json& body, bool chat,
                                             std::string_view model, std::uint64_t key);
 

@@ -1,4 +1,4 @@
-// The refusals that several places of the router make.
+// Errors that several parts of the router answer with.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace tandem {
 
 ErrorEnvelope nobody_accepts();
 ErrorEnvelope unknown_model(const std::string& name);
-ErrorEnvelope engines_lost(const std::string& request_id);  // two, by one request
-ErrorEnvelope weights_gone();                               // of an answer that has begun
+ErrorEnvelope engines_lost(const std::string& request_id);  // one request lost two engines
+ErrorEnvelope weights_gone();                               // for an answer that has begun
 
 }  // namespace tandem

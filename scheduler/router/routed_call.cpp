@@ -25,10 +25,10 @@ constexpr int kServerError = 500;
 constexpr int kUnavailable = 503;
 constexpr const char* kRelay = "/v1/relay";
 constexpr std::string_view kDeadline = "x-slo-ttft-ms";
-constexpr double kLeastDeadlineMs = 0.001;  // it has passed: the engine says so
+constexpr double kLeastDeadlineMs = 0.001;  // deadline passed: the engine answers so
 constexpr std::string_view kTooLate = "deadline_unreachable";
 
-// 0: it does not say.
+// Returns 0 without a Content-Length.
 std::uint64_t announced_bytes(const CallHead& head) {
   const std::string_view text = head.header("content-length");
   std::uint64_t bytes = 0;
@@ -61,7 +61,7 @@ void RoutedCall::go(EngineIndex engine, SentId sent) {
     trace_wait(call_.trace, waiting_since_, asked_at_);
     attempt_ = call_.trace.child();
   }
-  if (num_tokens() > tokens_before_) attempts_ = 0;  // the last engine got somewhere
+  if (num_tokens() > tokens_before_) attempts_ = 0;  // the last engine made progress
   tokens_before_ = num_tokens();
   ++attempts_;
   ++engines_asked_;
@@ -74,7 +74,7 @@ void RoutedCall::go(EngineIndex engine, SentId sent) {
   request.method = "POST";
   request.target = call_.relayed ? kRelay : call_.path;
   request.headers = headers_now();
-  request.once = true;  // it may be what the server died of
+  request.once = true;  // not resent, as it may have ended the server
   request.body = call_.body;
   if (call_.relayed) {
     const bool goes_on = ledger_ && ledger_->began();
@@ -88,7 +88,7 @@ void RoutedCall::go(EngineIndex engine, SentId sent) {
                     *this);
 }
 
-// The client's deadline counts from when it asked, not from each attempt.
+// The client's deadline counts from its request, not from each attempt.
 std::vector<std::pair<std::string, std::string>> RoutedCall::headers_now() const {
   auto headers = call_.headers;
   const double passed_ms = seconds_between(came_at_, host_.now()) * 1e3;
@@ -96,7 +96,7 @@ std::vector<std::pair<std::string, std::string>> RoutedCall::headers_now() const
     if (name != kDeadline || call_.slo_ttft_s <= 0) continue;
     value = fmt::format("{:.3f}", std::max(call_.slo_ttft_s * 1e3 - passed_ms, kLeastDeadlineMs));
   }
-  // Below the attempt's span; where none is recorded, as it came.
+  // The parent is the attempt's span or, without one, the client's.
   const TraceContext& asker = attempt_.valid() ? attempt_ : call_.trace;
   if (asker.valid()) headers.emplace_back("traceparent", traceparent(asker));
   return headers;
@@ -153,7 +153,8 @@ void RoutedCall::take_stream(std::string_view bytes) {
   }
 }
 
-// No engine says so much, or for so long. Asked of one more; twice it is the request's doing.
+// Limits the size and time of an answer. A too long one is asked for once more at another engine;
+// the second time the request is the cause.
 void RoutedCall::take_whole(std::string_view bytes) {
   const RouteLimits& limits = host_.limits();
   const std::uint64_t announced = announced_bytes(head_);
@@ -168,7 +169,7 @@ void RoutedCall::take_whole(std::string_view bytes) {
     if (attempts_ < 2) return again("the engine's answer is too long", Loss::doubted);
     return refuse({502, "The engine's answer is too long", "answer_too_long", 0});
   }
-  // Doubled as it comes, and not beyond what it says: what it says may be a lie.
+  // The buffer doubles as bytes arrive, up to the announced size, which may be false.
   if (const std::size_t now = body_.size() + bytes.size(); now > body_.capacity()) {
     const std::size_t most_now = std::max<std::size_t>(announced, now);
     body_.reserve(std::min(most_now, std::max(now, 2 * body_.capacity())));
@@ -183,16 +184,16 @@ void RoutedCall::on_end(CallEnd end, std::string_view reason) {
     if (kind_ == Kind::error) return finish_error();
     return again("the engine ended the stream early", Loss::doubted);
   }
-  head_ = {};  // half an answer is none
+  head_ = {};  // an incomplete answer does not count
   if (end == CallEnd::late) {
-    // The engine's own statistics may come all the same: this request alone is unlucky there.
+    // Not doubted: the engine may be fine and report, with only this request delayed.
     return again("the engine sent nothing for too long", Loss::none);
   }
   if (end == CallEnd::malformed) return again("the engine's answer is not HTTP", Loss::doubted);
   if (end == CallEnd::broken) {
     return again(fmt::format("the connection to the engine broke ({})", reason), Loss::lost);
   }
-  // It has seen nothing of the request.
+  // The engine has received nothing of the request.
   again(fmt::format("the engine cannot be reached ({})", reason), Loss::doubted);
 }
 
@@ -205,11 +206,11 @@ void RoutedCall::finish_whole() {
   end(Outcome::served);
 }
 
-// 503: it drains or is starting; 429: it is full; other 5xx: it may be broken, or the request may
-// be one that breaks engines, so that one more has to do; a deadline out of reach is asked of one
-// more, too, or all engines of a cluster under overload would be asked in vain. 404: the registry's
-// news, or the registry itself, may not have reached it. What is the client's fault is so
-// everywhere.
+// 503: the engine drains or starts; 429: it is full; other 5xx: the engine may be broken, or the
+// request may break engines, so only one more is asked. A deadline out of reach is tried on one
+// more, too, or an overloaded cluster would be asked engine by engine in vain. 404: the engine may
+// lack the registry's latest change, or the registry. Errors of the client are the same on every
+// engine.
 void RoutedCall::finish_error() {
   const bool late = head_.status == kTooMany && body_.find(kTooLate) != std::string::npos;
   const bool scarce = (head_.status == kTooMany && !late) || head_.status == kUnavailable;
@@ -220,8 +221,8 @@ void RoutedCall::finish_error() {
     return again(fmt::format("the engine answered {}", head_.status),
                  head_.status == kUnavailable ? Loss::doubted : Loss::none);
   }
-  // Another engine has begun it, so it is not the client's fault: this one lacks something. 409: it
-  // has other weights, which its next report tells.
+  // Another engine has begun the answer, so this is not the client's error: this engine lacks
+  // something. 409: it has other weights, as its next report will show.
   if (began_) {
     return again(fmt::format("the engine answered {}", head_.status),
                  head_.status == kConflict ? Loss::doubted : Loss::none);
@@ -239,14 +240,14 @@ void RoutedCall::again(std::string_view why, Loss loss) {
   if (loss == Loss::lost && is_second_loss(std::move(run))) {
     return refuse(engines_lost(call_.request_id));
   }
-  head_ = held_head;  // said when nobody does better
+  head_ = held_head;  // answered if no other engine succeeds
   if (attempts_ >= host_.limits().max_attempts) return give_up(why);
   waiting_since_ = host_.now();
   host_.place_again(*this);
 }
 
-// A request that ends engines would end one after the other. One whose engine reports again has
-// only lost its connection.
+// A request that ends engines must not end them one after another. If the first lost engine reports
+// again, only its connection was lost.
 bool RoutedCall::is_second_loss(EngineRun run) {
   const bool second = lost_ && !host_.lives(*lost_);
   if (second) {
@@ -259,13 +260,13 @@ bool RoutedCall::is_second_loss(EngineRun run) {
   return second;
 }
 
-// The engine has been told of in the host's books already. False: it is over.
+// The host has already removed the request from the engine's count. Returns false if it is over.
 bool RoutedCall::leave() {
   wanted_.avoid = std::exchange(engine_, EngineIndex());
   sent_ = 0;
   if (ledger_) ledger_->cut();
   if (!ledger_ || !ledger_->complete()) return true;
-  // The engine died, or was left, between the last word and the mark that it was the last.
+  // The engine was lost or left after the last token and before the end mark.
   channel_->write(kSseDone);
   channel_->end();
   end(Outcome::served);
@@ -278,7 +279,7 @@ bool RoutedCall::leave_for_another() {
   head_ = {};
   if (!leave()) return false;
   moved_at_ = host_.now();
-  --attempts_;  // nothing has failed
+  --attempts_;  // a move is no failed attempt
   silent_ = true;
   return true;
 }
@@ -303,7 +304,7 @@ void RoutedCall::refuse(const ErrorEnvelope& error) {
     channel_->end();
     return end(Outcome::failed);
   }
-  // An engine's own refusal tells more than that no other could be found.
+  // An engine's own error says more than that no other engine was found.
   if (head_.status >= 400) {
     HttpResponse response;
     response.status = head_.status;
@@ -318,8 +319,8 @@ void RoutedCall::refuse(const ErrorEnvelope& error) {
   end(error.status == kTooMany || error.status == 404 ? Outcome::refused : Outcome::failed);
 }
 
-// A function can be copied, and an HttpResponse cannot, as the stream in it could not. It is taken
-// once.
+// std::function must be copyable, and an HttpResponse is not, so it is held by a pointer. It is
+// taken once.
 void RoutedCall::say(HttpResponse response) {
   const auto held = std::make_shared<HttpResponse>(std::move(response));
   channel_->answer([held] { return std::move(*held); });

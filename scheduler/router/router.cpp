@@ -11,12 +11,12 @@ namespace tandem {
 namespace {
 
 constexpr Duration kTick = std::chrono::milliseconds(25);
-// So many that wait are looked at when there is news: those in front may wait for an adapter whose
-// engines are full, and hold up nobody.
+// Waiting calls that are tried when engines change: the first ones may wait for an adapter whose
+// engines are full and must not hold up the others.
 constexpr std::size_t kLook = 64;
 constexpr std::size_t kShortQueue = 8;
 constexpr double kAnswerMemory = 0.02;
-constexpr std::size_t kMostOfModel = 128;  // bytes of what a client calls a model, in the log
+constexpr std::size_t kMostOfModel = 128;  // bytes of a client's model name in the log
 
 std::string_view name_of(Outcome outcome) {
   switch (outcome) {
@@ -79,7 +79,7 @@ void Router::stop() {
 
 void Router::cut() {
   loop_.post([this] {
-    std::vector<CallPointer> all;  // refuse() takes them out of the list
+    std::vector<CallPointer> all;  // refuse() changes calls_
     for (const auto& [key, call] : calls_) all.push_back(call);
     for (const CallPointer& call : all) {
       call->refuse({503,
@@ -97,7 +97,7 @@ void Router::post(std::function<void()> step) {
 void Router::let_go(const void* job) {
   const auto found = jobs_.find(job);
   if (found == jobs_.end()) return;
-  // Not at once: it is what calls.
+  // Destroyed later, because the job itself is the caller.
   loop_.post([job = std::move(found->second)] {});
   jobs_.erase(found);
 }
@@ -124,7 +124,7 @@ HttpResponse Router::relay(ClientCall call) {
   return AnswerChannel::defer(channel);
 }
 
-// It has just begun and does not know yet which engines there are, or what they serve.
+// Whether the router has just started and does not know its engines or their models yet.
 bool Router::is_new(TimePoint at) {
   if (new_until_ && (at >= *new_until_ || follower_.has_heard_all())) new_until_.reset();
   return new_until_.has_value();
@@ -136,8 +136,8 @@ void Router::submit(const CallPointer& call) {
     if (try_place(*call) == Place::waits) enqueue(call, false);
     return;
   }
-  // Who came first goes first. A few that wait, perhaps for an engine to come back, delay nobody;
-  // behind many, the next news is awaited.
+  // First come, first served. A short queue, perhaps waiting for an engine to come back, is tried
+  // at once and blocks no later call; a long one waits for the next change of engines.
   enqueue(call, false);
   if (queue_.size() <= kShortQueue) serve_queue();
 }
@@ -168,18 +168,18 @@ Router::Place Router::try_place(RoutedCall& call) {
       break;
   }
   if (is_new(begin)) return Place::waits;
-  // The last engine's connection may only have been cut: it is back in a moment.
+  // The last engine may have lost only its connection and be back in a moment.
   if (choice.kind == Choice::Kind::nobody && !wanted.avoid_strictly &&
       cluster_.may_be_back(wanted, begin - options_.limits.lost_patience)) {
     return Place::waits;
   }
-  // An engine had it: that one may come back, or another come.
+  // An engine had the request: it may come back, or another may come.
   if (call.recovering() && !wanted.avoid_strictly) return Place::waits;
   call.refuse(choice.kind == Choice::Kind::nobody ? nobody_accepts() : unknown_model(wanted.model));
   return Place::refused;
 }
 
-// Before the cluster counts it as sent.
+// Called before the cluster counts the request as sent.
 void Router::note_decision(const RoutedCall& call, EngineIndex engine, TimePoint now) {
   DecisionLog::Entry entry;
   const auto unix_time = std::chrono::system_clock::now().time_since_epoch();
@@ -210,7 +210,7 @@ void Router::enqueue(const CallPointer& call, bool first) {
 void Router::serve_queue() {
   for (std::size_t i = 0, looked = 0; i < queue_.size() && looked < kLook; ++looked) {
     const CallPointer call = queue_[i];
-    // What is placed may end others, which changes the queue: it is looked for again.
+    // Placing a call may end others and change the queue, so its place is looked up again.
     if (calls_.contains(call.get()) && try_place(*call) == Place::waits) {
       ++i;
       continue;
@@ -284,7 +284,7 @@ void Router::place_again(RoutedCall& call) {
   const auto found = calls_.find(&call);
   if (found == calls_.end()) return;
   const CallPointer pointer = found->second;
-  // It was in front of all that wait now.
+  // The call came before all that wait now.
   if (try_place(call) == Place::waits) enqueue(pointer, true);
 }
 
@@ -317,7 +317,7 @@ void Router::over(RoutedCall& call, Outcome outcome) {
     answer_tokens_ += kAnswerMemory * (static_cast<double>(call.num_tokens()) - answer_tokens_);
   }
   note_calls();
-  // Not at once: it is what calls. Then there may be a place for who waits.
+  // The call is destroyed later, as it is the caller. Then there may be room for a waiting one.
   loop_.post([this, pointer] {
     if (!queue_.empty()) serve_queue();
   });

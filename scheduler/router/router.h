@@ -1,4 +1,4 @@
-// The router: one loop that knows the engines, chooses among them and carries requests to them.
+// The router: one loop that follows the engines, chooses among them and sends requests to them.
 //
 //   server's threads --relay()--> queue -> policy -> engine -> AnswerChannel --> server's threads
 //                                   ^                  | it failed
@@ -39,7 +39,7 @@ struct RouterOptions {
   WatchTimes watch;
   ConsolidationOptions consolidation;
   std::string api_key;      // sent to the engines; empty: none
-  bool request_log = true;  // a line in the log for each request that ended
+  bool request_log = true;  // logs a line for each request that ended
 };
 
 class Router final : private CallHost, private FollowerHost {
@@ -52,10 +52,10 @@ class Router final : private CallHost, private FollowerHost {
   Router& operator=(const Router&) = delete;
 
   void start();  // once
-  // Ends the loop; calls under way get no answer any more. Idempotent. After the server's end.
+  // Ends the loop; calls under way get no answer. Idempotent. Call it after the server has stopped.
   void stop();
 
-  // Thread-safe. All calls under way end, with an error that says that the router ends.
+  // Thread-safe. Ends all calls under way with an error that says that the router shuts down.
   void cut();
   // Thread-safe. The response is deferred.
   HttpResponse relay(ClientCall call);
@@ -64,7 +64,7 @@ class Router final : private CallHost, private FollowerHost {
   bool ready() const { return ready_.load(std::memory_order_relaxed); }  // an engine accepts
   MetricTable& metrics() { return metrics_; }
   const std::string& api_key() const { return options_.api_key; }
-  const LatencyHistory& latencies() const { return latencies_; }  // of streams, as clients saw them
+  const LatencyHistory& latencies() const { return latencies_; }  // of streams, as seen by clients
 
   // On the loop.
   const Cluster& cluster() const { return cluster_; }
@@ -73,7 +73,7 @@ class Router final : private CallHost, private FollowerHost {
   DecisionLog& decisions() { return decisions_; }
   std::int64_t num_running() const { return running_; }
   std::int64_t num_waiting() const { return static_cast<std::int64_t>(queue_.size()); }
-  // Lives until it is let go.
+  // Keeps `job` alive until let_go().
   void keep(const std::shared_ptr<void>& job) { jobs_.emplace(job.get(), job); }
   void let_go(const void* job);
   void expect_adapter(EngineIndex engine, const std::string& address, const std::string& name,
@@ -137,15 +137,15 @@ class Router final : private CallHost, private FollowerHost {
   DecisionLog decisions_;
   LatencyHistory latencies_;
   std::unordered_map<const void*, std::shared_ptr<void>> jobs_;
-  std::unordered_map<RoutedCall*, CallPointer> calls_;  // all that are not over
-  std::deque<CallPointer> queue_;                       // of them, those before the engines
-  std::int64_t running_ = 0;                            // and those with one
-  double answer_tokens_;                                // of late, the mean
-  LoopTimer tick_;                                      // while queue_ is not empty
+  std::unordered_map<RoutedCall*, CallPointer> calls_;  // all calls that are not over
+  std::deque<CallPointer> queue_;                       // those that wait for an engine
+  std::int64_t running_ = 0;                            // those with an engine
+  double answer_tokens_;                                // recent mean
+  LoopTimer tick_;                                      // runs while queue_ is not empty
   bool ticking_ = false;
-  std::optional<TimePoint> new_until_;  // of the loop; nothing: it knows its engines
+  std::optional<TimePoint> new_until_;  // nullopt: engines are known
   Consolidator consolidator_;
-  LoopTimer consolidation_;  // if it is wanted
+  LoopTimer consolidation_;  // unused if off
   EngineFollower follower_;
   std::thread thread_;
 };

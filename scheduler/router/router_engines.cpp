@@ -1,4 +1,4 @@
-// What the router does when its engines change.
+// The router's reactions to changes of its engines.
 #include <vector>
 
 #include "scheduler/cluster/engine_news.h"
@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-// What it was asked goes elsewhere now, and not when its own deadlines pass.
+// Calls on the lost engine go to others now, not when their own deadlines pass.
 void Router::engine_lost(EngineIndex engine, const std::string& why) {
   std::vector<CallPointer> there;
   for (const auto& [pointer, call] : calls_) {

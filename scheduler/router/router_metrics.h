@@ -1,4 +1,4 @@
-// The router's metrics. /metrics has them in the order of kAll.
+// The router's metrics, in the order of kAll on /metrics.
 #pragma once
 
 #include "base/metrics/metric_table.h"
@@ -10,7 +10,7 @@ using Kind = MetricRow::Kind;
 // Labels: path, method, status.
 inline constexpr MetricRow kCalls{Kind::counter, "tandem_router_http_requests_total",
                                   "Answers of the router, by path, method and status"};
-// engine: the address; empty: it came to none. outcome: served, refused, failed, gone.
+// engine: the address; empty if the request reached none. outcome: served, refused, failed, gone.
 inline constexpr MetricRow kRequests{Kind::counter, "tandem_router_requests_total",
                                      "Requests that ended, by the last engine and outcome"};
 // engine, kind.

@@ -1,4 +1,4 @@
-// Streams that the router moves to free an engine.
+// Moves streams to free an engine.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -24,7 +24,7 @@ void Router::look_soon() {
 }
 
 void Router::consolidate() {
-  look_soon();  // whatever happens below
+  look_soon();  // first, as the rest may return early
   std::vector<RoutedCall*> there;
   const auto streams_of = [&](EngineIndex engine) {
     there.clear();
@@ -51,13 +51,14 @@ MovableStream Router::as_movable(const RoutedCall& call) const {
   stream.wanted = wanted_elsewhere(call);
   stream.places = static_cast<std::int64_t>(call.call().choices);
   const auto moved = call.moved_at();
-  // A deadline would begin with less, at the end of another engine's queue.
+  // A stream with a deadline for its first token does not move before that token: it would start at
+  // the end of another queue with less time left.
   const bool in_time = call.num_tokens() > 0 || call.call().slo_ttft_s <= 0;
   stream.may_move = in_time && (!moved || now() - *moved >= options_.consolidation.again);
   return stream;
 }
 
-// What it has said is part of its prompt.
+// Tokens already sent count as part of the prompt.
 Wanted Router::wanted_elsewhere(const RoutedCall& call) const {
   Wanted wanted = call.wanted();
   const auto told = static_cast<std::int64_t>(call.num_tokens());
@@ -77,9 +78,8 @@ void Router::move(RoutedCall& call, const StreamMove& to) {
   call.go(to.to, cluster_.sent(to.to, wanted_elsewhere(call), now()));
 }
 
-// Among the engines that are in use, while they have room and it is not one of them that has just
-// failed the request. Where none of them could ever have it, the one that rests serves it and rests
-// on.
+// Chooses among the engines in use if one has room and has not just failed the request. If none of
+// them can ever serve it, a resting engine does and keeps resting.
 Choice Router::choose(Wanted& wanted, TimePoint at) {
   wanted.among = consolidator_.in_use(cluster_.engines().size());
   Choice choice = cluster_.choose(wanted, at);

@@ -21,8 +21,8 @@ constexpr std::string_view kMoved = ":moved";
 constexpr std::string_view kDataField = "data:";
 constexpr std::string_view kDone = "[DONE]";
 
-// Whether `"name":` is followed by `first`. A quote within a text is escaped, so that no text of
-// the answer looks like a member.
+// Whether `"name":` is followed by `first`. Quotes within a text are escaped, so no text of the
+// answer looks like a member.
 bool has_member(std::string_view data, std::string_view quoted_name, char first) {
   for (std::size_t at = 0; (at = data.find(quoted_name, at)) != std::string_view::npos;) {
     at = data.find_first_not_of(": ", at + quoted_name.size());
@@ -32,7 +32,7 @@ bool has_member(std::string_view data, std::string_view quoted_name, char first)
   return false;
 }
 
-// Whose fault an error is, as the engine says it.
+// Whether an error is the engine's fault by its type.
 bool is_engines_fault(std::string_view data) {
   const json event = json::parse(data, nullptr, false);
   if (!event.is_object()) return false;
@@ -71,11 +71,11 @@ StreamLedger::News StreamLedger::take(std::string_view bytes, std::string& out) 
   return News::more;
 }
 
-// With its line break.
+// `line` includes its line break.
 StreamLedger::News StreamLedger::take_line(std::string_view line, std::string& out) {
   if (line.front() == ':') return take_comment(line);
   const bool empty = line == "\n" || line == "\r\n";
-  // What ends an event of comments alone goes with them.
+  // The empty line after an event of comments alone is dropped with them.
   if (empty && event_.empty() && commented_) {
     commented_ = false;
     return News::more;
@@ -116,7 +116,7 @@ StreamLedger::News StreamLedger::take_tokens(std::string_view numbers) {
   return first || !fits ? News::hostile : News::more;
 }
 
-// "BASE DIGEST". An engine that goes on with others has not understood what it was asked.
+// Reads "BASE DIGEST". An engine that continues with other weights has ignored the request.
 StreamLedger::News StreamLedger::take_weights(std::string_view words) {
   const std::size_t space = words.find(' ');
   if (space == std::string_view::npos) return News::hostile;
@@ -137,7 +137,7 @@ StreamLedger::News StreamLedger::take_weights(std::string_view words) {
 StreamLedger::News StreamLedger::end_event(std::string& out) {
   commented_ = false;
   std::string_view data = event_;
-  if (!data.starts_with(kDataField)) {  // none of ours: the client may know what it is
+  if (!data.starts_with(kDataField)) {  // not an engine's event: left to the client
     out += event_;
     event_.clear();
     return News::more;
@@ -167,7 +167,7 @@ StreamLedger::News StreamLedger::judge(std::string_view data) {
   if (data.starts_with("{\"error\"") && is_engines_fault(data)) return News::failed;
   const bool ends_choice = has_member(data, "\"finish_reason\"", '"');
   if (ends_choice && !note_choices(data)) return News::hostile;
-  // The last one's, of no choice: with continuous_usage_stats every chunk has some.
+  // The final usage event has no choice: with continuous_usage_stats every chunk has usage.
   if (include_usage_ && finished_ == choices_.size() && !ends_choice &&
       has_member(data, "\"usage\"", '{')) {
     usage_told_ = true;
@@ -175,8 +175,8 @@ StreamLedger::News StreamLedger::judge(std::string_view data) {
   return News::more;
 }
 
-// What comments told of the choices that the event speaks of is said now. With one choice there is
-// no doubt whose event it is, and no need to read it.
+// Tokens from comments count as received once data of their choice are passed on. With a single
+// choice the event need not be parsed.
 bool StreamLedger::take_pending(std::string_view data) {
   if (choices_.size() == 1) {
     Choice& choice = choices_[0];
@@ -260,7 +260,7 @@ std::string StreamLedger::sent() const {
     list += choice.finish.empty()
                 ? "null"
                 : json(choice.finish).dump(-1, ' ', true, json::error_handler_t::replace);
-    // A token of a call of tools may take several.
+    // A token of a tool call may take several events.
     if (!choice.tokens.empty()) fmt::format_to(out, ",\"events\":{}", choice.events);
     list += '}';
   }

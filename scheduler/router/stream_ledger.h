@@ -1,8 +1,8 @@
-// Reads the stream of /v1/relay as it passes: what of it is the client's, and which tokens the
-// client has been told, so that another engine can go on.
+// Reads the stream of /v1/relay as it passes: the part for the client, and the tokens that the
+// client has received, so that another engine can continue.
 //
-// Lines that begin with ':' are the router's alone. Events are passed on byte for byte when they
-// are whole, so that a stream that breaks off within one has not said half of it.
+// Lines that begin with ':' are for the router alone. Events are passed on byte for byte once they
+// are whole, so that a stream that breaks off within one has not sent half of it.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +22,9 @@ class StreamLedger {
   enum class News {
     more,
     done,     // the last event has been passed on
-    moved,    // the engine gives the stream away
-    failed,   // the engine says that it cannot go on; error_event() was not passed on
-    hostile,  // no stream of an engine looks like that
+    moved,    // the engine moves the stream away
+    failed,   // the engine cannot continue; error_event() was not passed on
+    hostile,  // malformed: no engine sends such a stream
   };
   static constexpr std::size_t kMaxEventBytes = 16U << 20;
   static constexpr std::size_t kMaxTokens = 4U << 20;  // of all choices
@@ -33,28 +33,28 @@ class StreamLedger {
   // `choices`: prompts x n.
   StreamLedger(std::size_t choices, bool include_usage);
 
-  // Appends to `out` what the client is to get.
+  // Appends the client's bytes to `out`.
   News take(std::string_view bytes, std::string& out);
-  // The connection is over: what has come of an unfinished event was never said.
+  // The connection is over: drops the unfinished event, which was not passed on.
   void cut();
 
-  // The client has been told something, so that another engine needs sent().
+  // The client has received something, so that another engine needs sent().
   bool began() const { return began_; }
   // The first choice that has not ended; 0 if all have.
   std::size_t first_open() const;
-  // Nothing but "data: [DONE]" is missing.
+  // Only "data: [DONE]" is missing.
   bool complete() const;
   std::string sent() const;  // the JSON list of /v1/relay's "sent"
-  // What the client has been told comes from these; nothing: no engine has said so.
+  // The weights that the client's tokens come from; empty if no engine has named them.
   const std::optional<WeightsIdentity>& weights() const { return weights_; }
   const std::string& error_event() const { return error_event_; }
-  std::size_t num_tokens() const { return num_tokens_; }  // that were told
+  std::size_t num_tokens() const { return num_tokens_; }  // received by the client
 
  private:
   struct Choice {
     std::vector<std::int32_t> tokens;
-    std::size_t events = 0;  // that were passed on since the comment with its last token
-    std::string finish;      // empty: it goes on
+    std::size_t events = 0;  // passed on since the comment with its last token
+    std::string finish;      // empty: not finished
   };
   struct Pending {
     std::size_t choice = 0;
@@ -72,13 +72,13 @@ class StreamLedger {
 
   std::vector<Choice> choices_;
   const bool include_usage_;
-  std::string line_;              // so far
-  std::string event_;             // its lines, without comments
-  std::vector<Pending> pending_;  // told by comments, not yet by data of their choice
-  // Told by a comment, and not yet by data that came of them.
+  std::string line_;              // the unfinished line
+  std::string event_;             // lines of the event, without comments
+  std::vector<Pending> pending_;  // from comments, before data of their choice
+  // From a comment, before data that come from them.
   std::optional<WeightsIdentity> pending_weights_;
   std::optional<WeightsIdentity> weights_;
-  bool commented_ = false;  // the event had a comment
+  bool commented_ = false;  // the event has a comment
   std::string error_event_;
   std::size_t num_tokens_ = 0;
   std::size_t finished_ = 0;

@@ -1,4 +1,4 @@
-// The engines that a command's flags name: each by its address, those of a registry, or both.
+// The engines that a command's flags name: by address, by a registry, or both.
 #pragma once
 
 #include <memory>
@@ -19,8 +19,8 @@ struct NamedEngines {
   std::string in_words() const;  // "2 engines and the registry's"
 };
 
-// A bad address, one that cannot be resolved or is named twice, and a registry that cannot be
-// opened are errors. May take as long as options.resolve does.
+// Fails for a bad address, one that cannot be resolved or is named twice, and for a registry that
+// cannot be opened. Takes as long as options.resolve.
 Result<std::unique_ptr<EngineSource>> engine_source(const NamedEngines& named,
                                                     RegistryEnginesOptions options = {});
 

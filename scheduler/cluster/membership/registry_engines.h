@@ -20,24 +20,24 @@
 namespace tandem {
 
 struct RegistryEnginesOptions {
-  // A watch lasts so long: as often it is looked whether to end.
+  // How long a watch lasts; after each one the thread checks whether to end.
   std::chrono::milliseconds patience{500};
-  // What is told of an address in its place: for those who need a number where a name stands. May
-  // take its time. Those that it fails for are left out, and tried again after each watch.
+  // Replaces each address, for users that need a number in place of a name. May block. Addresses
+  // for which it fails are left out, and tried again after each watch.
   std::function<Result<HttpAddress>(const HttpAddress&)> resolve = {};
 };
 
-// A thread of its own follows the registry. While that does not answer, what it said last stands,
-// and nothing is told; the log says so once, and once when it is over.
+// Follows the registry on a thread of its own. While the registry does not answer, its last state
+// stands and no change is reported; the log has a line at the beginning of that and one at its end.
 class RegistryEngines final : public EngineSource {
  public:
-  // `fixed`: engines that are there whatever the registry says, resolved already.
+  // `fixed`: engines that exist independently of the registry, already resolved.
   RegistryEngines(std::unique_ptr<Registry> registry, std::vector<HttpAddress> fixed = {},
                   RegistryEnginesOptions options = {});
-  // Takes as long as a watch, the store's deadline and `resolve` at most.
+  // Takes at most as long as a watch, the store's deadline and `resolve`.
   ~RegistryEngines() override;
 
-  // The fixed ones are told at once, the others when the registry has answered.
+  // Reports the fixed engines at once, the others when the registry has answered.
   void watch(Changed changed) override;
   void watch_adapters(const AdaptersChanged& changed) override { adapters_changed_ = changed; }
 
@@ -54,14 +54,14 @@ class RegistryEngines final : public EngineSource {
   Changed changed_;
   AdaptersChanged adapters_changed_;
 
-  // Of the loop, once it runs.
+  // Used by the loop once it runs.
   std::int64_t revision_ = 0;
   bool must_read_all_ = true;
   RegistryMirror mirror_;
   std::optional<std::vector<HttpAddress>> told_;
   std::optional<std::vector<OfferedAdapter>> told_adapters_;
-  std::set<std::string> refused_;  // addresses that are none, which the log has
-  bool unresolved_ = false;        // one of them may be one a little later
+  std::set<std::string> refused_;  // invalid addresses that were logged
+  bool unresolved_ = false;        // one of them may become valid later
 
   std::unique_ptr<RegistryLoop> loop_;  // uses all of the above
 };

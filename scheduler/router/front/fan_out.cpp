@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kMaxAnswerBytes = 64U << 20;
 
-// On the loop, from begin() on.
+// Runs on the loop, from begin() on.
 class FanOut {
  public:
   FanOut(Router& router, CallRequest request, FanOutTimes times,

@@ -1,4 +1,4 @@
-// One question to every engine that is up, and what they answer.
+// Sends one request to every engine that is up, and collects the answers.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace tandem {
 struct EngineAnswer {
   EngineIndex engine;
   std::string url;
-  int status = 0;  // 0: none came; `body` says why
+  int status = 0;  // 0: no answer; `body` says why
   std::string content_type;
   std::string body;
 
@@ -32,8 +32,8 @@ struct FanOutTimes {
   Duration answer = std::chrono::seconds(5);
 };
 
-// Asks, from any thread. `heard` runs on the loop when all have answered or failed, `make` on a
-// worker. No engine up: both get an empty list. The response is deferred.
+// Callable from any thread. `heard` runs on the loop when all engines have answered or failed,
+// `make` on a worker thread. Both get an empty list if no engine is up. The response is deferred.
 HttpResponse ask_all(Router& router, CallRequest request, FanOutTimes times,
                      std::function<void(const EngineAnswers&)> heard,
                      std::function<HttpResponse(const EngineAnswers&)> make);

@@ -23,10 +23,10 @@
 namespace tandem {
 namespace {
 
-// An engine reads an adapter's folder for it.
+// Longer, because an engine reads an adapter's folder.
 constexpr FanOutTimes kLoadTimes{.connect = std::chrono::seconds(2),
                                  .answer = std::chrono::seconds(120)};
-// Of the client's headers those that engines know.
+// The client's headers that are passed on to engines.
 constexpr std::array<const char*, 3> kPassedOn = {"x-slo-ttft-ms", "x-slo-tpot-ms",
                                                   "x-gateway-inference-fairness-id"};
 
@@ -53,7 +53,8 @@ HttpResponse relay(Router& router, const HttpRequest& request) {
 HttpResponse ask_about(Router& router, const HttpRequest& request,
                        HttpResponse (*join)(const EngineAnswers&)) {
   CallRequest question;
-  // The path was decoded; names of models hold no more than this one escapes.
+  // The path is decoded. Model names hold no character that needs escaping, so a path that holds
+  // one names an unknown model.
   question.target = request.path;
   for (const char c : request.path) {
     if (c <= ' ' || c == 127 || c == '%' || c == '?' || c == '#' || static_cast<signed char>(c) < 0)
@@ -63,7 +64,7 @@ HttpResponse ask_about(Router& router, const HttpRequest& request,
 }
 
 HttpResponse change(Router& router, const HttpRequest& request, bool load) {
-  ClientCall call;  // for the checks of its body
+  ClientCall call;  // only to check the body
   if (const auto error = read_client_call(request, call)) return envelope_response(*error);
   const nlohmann::json body = nlohmann::json::parse(call.body, nullptr, false);
   const auto name = body.find("lora_name");
@@ -148,7 +149,7 @@ constexpr FrontRoute kFrontRoutes[] = {
     {"GET", "/openapi.json", false, describe},
 };
 
-// GET /openapi.json: an engine's description of the calls that the router has, too.
+// GET /openapi.json: an engine's description, cut to the calls that the router has.
 HttpResponse describe(Router& router, const HttpRequest& request) {
   return ask_about(router, request, [](const EngineAnswers& answers) {
     std::vector<std::string> calls;
@@ -204,7 +205,7 @@ HttpResponse Front::failed(const HttpRequest& request, const char* why) {
 
 void Front::finish(const HttpRequest& request, HttpResponse& response) {
   RestService::finish(request, response);
-  // A client may invent methods, and each would be a series of its own.
+  // Unknown methods share one label: otherwise a client could create any number of series.
   const bool known =
       request.method == "GET" || request.method == "POST" || request.method == "HEAD";
   router_.metrics().count(router_metrics::kCalls, {{"path", path_label(request)},

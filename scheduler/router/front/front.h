@@ -1,4 +1,4 @@
-// The router's REST: which call does what. Knows nothing of sockets.
+// The router's REST calls, without sockets.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ namespace tandem {
 // Thread-safe.
 class Front final : public RestService {
  public:
-  // `router` outlives it.
+  // `router` must outlive this object.
   Front(Router& router, RestOptions options);
 
   void finish(const HttpRequest& request, HttpResponse& response) override;

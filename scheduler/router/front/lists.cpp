@@ -60,7 +60,7 @@ HttpResponse as_it_came(const EngineAnswer& answer) {
   return response;
 }
 
-// What an engine says went wrong.
+// The reason that an engine gives for its failure.
 std::string reason_of(const EngineAnswer& answer) {
   if (answer.status == 0) return answer.body;
   const json value = parsed(answer);
@@ -144,7 +144,7 @@ HttpResponse join_changes(const EngineAnswers& answers, const char* done) {
   if (answers.empty()) return envelope_response(nobody_accepts());
   std::string failures;
   std::size_t succeeded = 0;
-  int status = 0;  // of all that failed, if it is the same
+  int status = 0;  // common status of all failures, else 502
   for (const EngineAnswer& answer : answers) {
     if (answer.ok()) {
       ++succeeded;

@@ -1,4 +1,4 @@
-// What several engines answer, as one answer.
+// Joins the answers of several engines into one.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@ namespace tandem {
 
 // /v1/models: each name once, as the first engine that has it describes it.
 HttpResponse join_models(const EngineAnswers& answers);
-// /v1/models/{id}: that of the first engine that knows it, else what an engine says instead.
+// /v1/models/{id}: the answer of the first engine that has the model, else an engine's error.
 HttpResponse join_model(const EngineAnswers& answers);
-// /v1/adapters: every engine's, refused ones too, with "engine" (its address) in each.
+// /v1/adapters: the adapters of every engine, rejected ones too, each with "engine" (the address).
 HttpResponse join_adapters(const EngineAnswers& answers);
-// /openapi.json: of the first engine's, the calls that are among `calls` ("GET /v1/models/", whose
-// last part may be any), and what the router has beside them.
+// /openapi.json: from the first engine's, the calls that are among `calls` ("GET /v1/models/",
+// whose last part may be any), and the calls that only the router has.
 HttpResponse join_openapi(const EngineAnswers& answers, const std::vector<std::string>& calls);
-// What was to be done on every engine (`done`: "loaded"): the first one's answer if all did it,
-// else an error that says what failed where.
+// The result of a change on every engine (`done`: "loaded"): the first engine's answer if all
+// succeeded, else an error that lists the failures.
 HttpResponse join_changes(const EngineAnswers& answers, const char* done);
 
 }  // namespace tandem

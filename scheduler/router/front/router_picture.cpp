@@ -20,7 +20,7 @@ using nlohmann::json;
 
 constexpr std::chrono::seconds kPatience{1};
 
-// What the loop copies; the rest is done elsewhere.
+// The data copied on the loop; the rest runs on the caller's thread.
 struct Copied {
   std::vector<EngineState> engines;
   std::vector<EngineView> views;
@@ -55,7 +55,7 @@ std::string text_of(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// As an engine's own dashboard calls the last of them.
+// The word for a tier, as on an engine's own dashboard.
 const char* word_of(AdapterTier tier) {
   return tier == AdapterTier::resident ? "device" : tier_word(tier);
 }
@@ -91,7 +91,7 @@ DashboardRow adapter_row(const Cluster::AdapterPlaces& places,
   return {text_of(row["name"]), text_of(row)};
 }
 
-// Terms are those of the policy `tandem`: others minimise something else.
+// Cost terms exist only for the policy `tandem`: others minimise something else.
 DashboardRow decision_row(const DecisionLog::Entry& entry, bool has_terms) {
   json row{{"number", entry.number},
            {"unix_ms", entry.unix_ms},

@@ -1,5 +1,5 @@
-// A router as its dashboard shows it (base/dashboard/dashboard_feed.h): the tables are engines,
-// adapters, and where the last requests went and why.
+// The router's data for its dashboard (base/dashboard/dashboard_feed.h): the tables of engines, of
+// adapters, and of the last requests with their engines and reasons.
 #pragma once
 
 #include "base/dashboard/dashboard_feed.h"
@@ -7,8 +7,7 @@
 
 namespace tandem {
 
-// From any thread but the loop's, which is asked and is waited for, for a second at most: throws
-// then.
+// Called on any thread but the loop's. Waits for the loop for a second at most, then throws.
 DashboardPicture router_picture(Router& router);
 
 }  // namespace tandem

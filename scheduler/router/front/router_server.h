@@ -1,7 +1,7 @@
 // The router behind an HTTP server.
 //
-// Threads: those of base/http, which read requests and write answers; and the router's loop, which
-// does all else. Life: create -> start -> drain_and_stop.
+// Threads: those of base/http read requests and write answers; the router's loop does all else.
+// Life: create -> start -> drain_and_stop.
 #pragma once
 
 #include <cstddef>
@@ -19,19 +19,19 @@ namespace tandem {
 struct RouterServerOptions {
   std::string host = "127.0.0.1";
   int port = 8080;                        // 0: any free one
-  std::string api_key;                    // of clients, and of the engines; empty: none
-  bool metrics_without_key = false;       // /metrics is told to everybody
-  std::vector<std::string> cors_origins;  // whose pages may call from a browser: Cors
+  std::string api_key;                    // for clients and for the engines; empty: none
+  bool metrics_without_key = false;       // /metrics needs no key
+  std::vector<std::string> cors_origins;  // origins whose pages may call from a browser: Cors
   std::size_t max_body_bytes = 8U << 20;
   int max_connections = 4096;
   Duration keep_alive = std::chrono::seconds(75);  // of an idle connection
-  Duration silence = std::chrono::seconds(15);     // then a stream sends a chunk that says nothing
+  Duration silence = std::chrono::seconds(15);     // then a stream sends a chunk without content
   RouterOptions router;                            // its api_key is the one above
 };
 
 class RouterServer {
  public:
-  // An unknown policy, or an origin that is none, is an error.
+  // An unknown policy or an invalid origin is an error.
   static Result<std::unique_ptr<RouterServer>> create(RouterServerOptions options,
                                                       std::unique_ptr<EngineSource> source);
   ~RouterServer();  // stop()
@@ -39,7 +39,7 @@ class RouterServer {
   Status start();
   int port() const;    // 0 before start()
   bool ready() const;  // an engine accepts
-  // New calls get 503, those under way at most `timeout` to end. True: all did.
+  // New calls get 503; calls under way get at most `timeout` to end. Returns true if all did.
   bool drain_and_stop(Duration timeout);
   void stop();
 

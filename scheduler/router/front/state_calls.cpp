@@ -22,7 +22,7 @@ struct Snapshot {
   TimePoint at{};
 };
 
-// The loop copies; a worker writes the answer.
+// The loop copies the state; a worker thread writes the answer.
 HttpResponse with_snapshot(Router& router, std::function<json(const Snapshot&)> describe) {
   const auto channel = std::make_shared<AnswerChannel>();
   router.post([&router, channel, describe = std::move(describe)] {
@@ -53,7 +53,7 @@ json engine_json(const EngineState& engine, const EngineView& view, TimePoint at
               {"accepts", view.accepts},
               {"requests_of_this_router", engine.sent}};
   if (!engine.up) one["why_not"] = engine.why_not;
-  if (engine.report.id.empty()) return one;  // nothing was ever heard
+  if (engine.report.id.empty()) return one;  // it has never reported
   one["id"] = engine.report.id;
   one["version"] = engine.report.version;
   one["model"] = engine.report.model;

@@ -1,4 +1,4 @@
-// What the router tells of itself.
+// The calls that report the router's state.
 #pragma once
 
 #include "base/http/http_message.h"
@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-// Deferred, as all of it is known to the loop alone. From any thread.
+// Deferred, because only the loop has this state. From any thread.
 HttpResponse stats_call(Router& router);  // GET /v1/stats: the engines as the router sees them
 HttpResponse scale_call(Router& router);  // GET /v1/scale
 
