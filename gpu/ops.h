@@ -337,9 +337,9 @@ struct OfferArgs : HandoffJob {
 //   cpu     out[m][t] += y[t, column of m ..], modules m that the adapter has
 //   cpu_xa  out[m][t] += v[t, ranks of m] B^T, (A, B) = table[slot * slot_stride + m]
 // A group whose answers have not come `deadline_us` after the operation began, or whose mailbox is
-// broken by then, has timed out: timed_out[g] = 1, nothing of it is added, state->broken[mailbox] = 1. A
-// group whose ticket is voided is void too; that breaks no mailbox. No wait is longer, whatever a
-// worker writes.
+// broken by then, has timed out: timed_out[g] = 1, nothing of it is added, state->broken[mailbox]
+// = 1. A group whose ticket is voided is void too; that breaks no mailbox. No wait is longer,
+// whatever a worker writes.
 //
 // Of several ranks each adds its columns of y, or v times its rows of B; of a product whose parts
 // are added up (`is_sum`) the first adds all. What is void on one of them is void.

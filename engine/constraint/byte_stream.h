@@ -1,5 +1,5 @@
-// Values one after the other in a text of bytes, as this machine has them: between two processes of
-// one program. A reader trusts nothing of what it reads.
+// Serialization of values as consecutive bytes in this machine's representation, between two
+// processes of one program. A reader trusts none of its input.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace tandem {
 
-// True for types of which any bytes make a value, so that they are copied as bytes. A bool is none
-// of them: bytes other than 0 and 1 are no bool.
+// True for types of which any bytes are a valid value, so that they can be copied as bytes.
+// Excludes bool, whose only valid bytes are 0 and 1.
 template <typename T>
 inline constexpr bool kIsPlain =
     std::is_trivially_copyable_v<T> && !std::is_pointer_v<T> && !std::is_same_v<T, bool>;
@@ -42,8 +42,8 @@ class ByteWriter {
   std::string bytes_;
 };
 
-// Once something was missing all that follows reads as nothing; ask ok() at the end, and before
-// what was read is used as a count.
+// After a read beyond the end, all further reads return empty values. Check ok() at the end, and
+// before a value is used as a count.
 class ByteReader {
  public:
   explicit ByteReader(std::string_view bytes) : rest_(bytes) {}
@@ -56,7 +56,8 @@ class ByteReader {
     if (ok_) std::memcpy(static_cast<void*>(&value), bytes.data(), sizeof value);
     return value;
   }
-  // Reads how many values follow; not ok where they, of at least `bytes_each`, would not fit in.
+  // Reads a count of values; not ok if that many, of at least `bytes_each` bytes, exceed the
+  // remaining input.
   std::size_t count(std::size_t bytes_each) {
     const auto count = plain<std::uint64_t>();
     if (count > rest_.size() / bytes_each) ok_ = false;
@@ -74,7 +75,7 @@ class ByteReader {
   }
 
   bool ok() const { return ok_; }
-  // Everything was there, and nothing is left.
+  // Everything was read successfully and nothing is left.
   bool is_at_end() const { return ok_ && rest_.empty(); }
 
  private:

@@ -1,5 +1,5 @@
-// What an engine and a process that compiles for it say to each other over a socket: frames of a
-// kind and a number of bytes.
+// The protocol between an engine and its compile process, over a socket: frames with a kind and a
+// number of bytes.
 //
 //   engine                         process
 //   vocabulary ------------------->          GrammarVocabulary::to_bytes(), once
@@ -23,16 +23,16 @@ enum class FrameKind : std::uint32_t { vocabulary, ready, job, compiled, refused
 
 struct FrameHead {
   FrameKind kind;
-  std::uint32_t bytes;  // that follow
+  std::uint32_t bytes;  // number of bytes after the head
 };
 
-// Of a frame: what compiling brings may have, and what a vocabulary takes.
+// The limits on frames with a compiled constraint and with a vocabulary.
 inline constexpr std::size_t kMostCompiledBytes = std::size_t{32} << 20;
 inline constexpr std::size_t kMostVocabularyBytes = std::size_t{256} << 20;
 
 struct CompileJob {
   TextConstraint constraint;
-  Duration cpu = {};  // processor time that it may take
+  Duration cpu = {};  // limit on its processor time
 
   std::string to_bytes() const;
   static Result<CompileJob> from_bytes(std::string_view bytes);

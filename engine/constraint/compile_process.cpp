@@ -15,9 +15,9 @@
 namespace tandem {
 namespace {
 
-// A process that reads nothing for so long is stuck.
+// A process that does not read for this long is considered stuck.
 constexpr timeval kSendTimeout{.tv_sec = 2, .tv_usec = 0};
-// From the end of its channel to its own.
+// The limit on the time from the closing of its channel to the process's exit.
 constexpr Duration kEndWait = std::chrono::seconds(1);
 
 }  // namespace
@@ -46,7 +46,7 @@ void CompileProcess::release() {
 }
 
 void CompileProcess::cancel() {
-  // relaxed: the wake's system call, and the wait's, put it in order.
+  // relaxed: the system calls of wake and wait order it.
   cancelled_.store(true, std::memory_order_relaxed);
   wait_.wake();
 }
@@ -92,7 +92,7 @@ std::optional<CompileAnswer> CompileProcess::await_ready(TimePoint deadline) {
     if (const Status started = start(); !started) return unavailable(started.message());
   }
   if (is_ready_) return std::nullopt;
-  backend_->prepare();  // while the process does the same
+  backend_->prepare();  // in parallel with the same work in the process
   FrameHead head{};
   std::string bytes;
   switch (receive(head, bytes, deadline)) {
@@ -116,7 +116,7 @@ CompileAnswer CompileProcess::compile(const TextConstraint& constraint, TimePoin
   using Kind = CompileAnswer::Kind;
   if (auto failure = await_ready(deadline)) return *failure;
   if (!send(FrameKind::job, CompileJob{constraint, limits_.cpu}.to_bytes())) {
-    // It has ended since it was last looked at.
+    // The process has ended since the last check.
     release();
     if (auto failure = await_ready(deadline)) return *failure;
     if (!send(FrameKind::job, CompileJob{constraint, limits_.cpu}.to_bytes())) {
@@ -185,7 +185,7 @@ CompileProcess::Received CompileProcess::receive(FrameHead& head, std::string& b
                                                  TimePoint deadline) {
   const Received begun = receive_exactly(reinterpret_cast<char*>(&head), sizeof head, deadline);
   if (begun != Received::frame) return begun;
-  if (head.bytes > kMostCompiledBytes) return Received::ended;  // as good as
+  if (head.bytes > kMostCompiledBytes) return Received::ended;  // treated as ended
   bytes.resize(head.bytes);
   return receive_exactly(bytes.data(), bytes.size(), deadline);
 }

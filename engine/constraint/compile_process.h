@@ -1,5 +1,5 @@
-// An engine's end of a process that compiles constraints for it (compile_worker.h): started when it
-// is first needed, killed at a deadline, started again.
+// The engine's handle of a process that compiles constraints (compile_worker.h). The process is
+// started on first use, killed at a deadline, and restarted.
 #pragma once
 
 #include <atomic>
@@ -21,53 +21,53 @@ namespace tandem {
 class GrammarBackend;
 
 struct CompileLimits {
-  Duration cpu = {};             // processor time of a constraint
-  std::size_t memory_bytes = 0;  // of the process, its vocabulary included
+  Duration cpu = {};             // processor time for one constraint
+  std::size_t memory_bytes = 0;  // memory of the process, including its vocabulary
 };
 
 struct CompileAnswer {
   enum class Kind {
-    compiled,     // text: encode_grammar()
-    refused,      // text: why
-    exceeded,     // one of the limits; text: which
-    crashed,      // the process ended over it; text: how
-    late,         // the deadline
-    unavailable,  // there is no process; text: why
-    cancelled,    // by cancel()
+    compiled,     // text: the result of encode_grammar()
+    refused,      // text: the reason
+    exceeded,     // a limit was exceeded; text: which one
+    crashed,      // the constraint ended the process; text: how
+    late,         // the deadline was missed
+    unavailable,  // there is no process; text: the reason
+    cancelled,    // ended by cancel()
   };
   Kind kind;
   std::string text = {};
 };
 
-// For one thread, but for cancel(); the process lives no longer than that.
+// Single-threaded, except for cancel(). The process ends with that thread.
 class CompileProcess {
  public:
-  // `program`: whose `constraint-worker` command is run; empty: this very program. The backend
-  // outlives it.
+  // Runs the `constraint-worker` command of `program`; empty: of this program itself. The backend
+  // must outlive it.
   static Result<std::unique_ptr<CompileProcess>> create(std::string program,
                                                         const CompileLimits& limits,
                                                         GrammarBackend& backend);
   ~CompileProcess();
 
   CompileAnswer compile(const TextConstraint& constraint, TimePoint deadline);
-  // Before the next constraint comes, where there is no process now. Does not wait for it.
+  // Starts the process before the next constraint arrives, if it is not running. Returns at once.
   void start_ahead();
-  // Any thread: whatever is waited for now or later ends at once.
+  // May be called on any thread: ends the current wait, and all later ones, at once.
   void cancel();
-  // Of the process; 0: there is none. The thread of compile().
+  // Returns the pid of the process; 0 if there is none. Only on the thread that calls compile().
   pid_t pid() const { return child_ ? child_->pid() : 0; }
 
  private:
   CompileProcess(std::string program, const CompileLimits& limits, GrammarBackend& backend,
                  ProcessWait wait);
   Status start();
-  // Nothing: it is ready.
+  // Returns nothing if the process is ready, else the failure.
   std::optional<CompileAnswer> await_ready(TimePoint deadline);
   bool send(FrameKind kind, std::string_view bytes);
   enum class Received { frame, ended, late, cancelled };
   Received receive(FrameHead& head, std::string& bytes, TimePoint deadline);
   Received receive_exactly(char* to, std::size_t bytes, TimePoint deadline);
-  // How the process ended, which it has, or is made to.
+  // Ends the process if it is still running, and returns how it ended.
   std::string end();
   CompileAnswer ended_over_constraint();
   void release();

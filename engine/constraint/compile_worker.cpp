@@ -22,7 +22,7 @@
 namespace tandem {
 namespace {
 
-// False: the other end is closed.
+// Returns false if the other end is closed.
 Result<bool> read_all(int channel, char* to, std::size_t bytes) {
   while (bytes > 0) {
     const ssize_t got = ::read(channel, to, bytes);
@@ -45,7 +45,7 @@ Status write_all(int channel, std::string_view bytes) {
   return {};
 }
 
-// not_found: the other end is closed.
+// Returns not_found if the other end is closed.
 Result<std::string> read_frame(int channel, FrameKind kind, std::size_t most) {
   FrameHead head{};
   TANDEM_ASSIGN(bool open, read_all(channel, reinterpret_cast<char*>(&head), sizeof head));
@@ -67,7 +67,8 @@ Status write_frame(int channel, FrameKind kind, std::string_view bytes) {
   return write_all(channel, bytes);
 }
 
-// SIGPROF ends the process when it has taken so much processor time from now on; zero: never.
+// Arms a timer that ends the process by SIGPROF after this much more processor time; zero disarms
+// it.
 Status bound_cpu(Duration most) {
   const auto us = std::chrono::duration_cast<std::chrono::microseconds>(most).count();
   itimerval timer{};
@@ -77,7 +78,7 @@ Status bound_cpu(Duration most) {
   return errno_status("setitimer", errno);
 }
 
-// Should memory run out all the same: this process before the engine. Best effort.
+// Makes the kernel's OOM killer choose this process before the engine. Best effort.
 void offer_to_be_killed_first() {
   std::ofstream file("/proc/self/oom_score_adj");
   file << 1000 << std::flush;
@@ -104,7 +105,7 @@ Answer compile(GrammarBackend& backend, const TextConstraint& constraint) {
     if (compiled.status().code() != StatusCode::resource_exhausted) {
       return {FrameKind::refused, compiled.status().message()};
     }
-  } catch (const std::bad_alloc&) {  // of what was compiled, a copy
+  } catch (const std::bad_alloc&) {  // no memory for a copy of the result
   }
   return {FrameKind::too_large, kTooMuchMemory};
 }

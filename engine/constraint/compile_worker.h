@@ -1,6 +1,6 @@
-// The process that compiles constraints: strangers write them, and what they cost nobody knows
-// before. It is confined like a CPU worker, may take so much memory, and each constraint so much
-// processor time; it reads vocabulary and jobs from a socket, and never from a file.
+// The process that compiles constraints. They are untrusted and their cost is unpredictable, so the
+// process is confined like a CPU worker, has a memory limit, and each constraint a limit on
+// processor time. It reads vocabulary and jobs from a socket, and no files.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,10 @@
 
 namespace tandem {
 
-// Until the other end of `channel` is closed. A constraint that takes more processor time than its
-// job allows ends the process by SIGPROF; one that takes more than `memory_bytes` is answered, and
-// then the process returns from here, to begin anew. Call it with one thread.
+// Serves until the other end of `channel` is closed. A constraint that takes more processor time
+// than its job allows ends the process by SIGPROF. One that takes more than `memory_bytes` is
+// answered, and then this function returns so that the process is restarted. The process must be
+// single-threaded.
 Status run_compile_worker(int channel, std::size_t memory_bytes);
 
 }  // namespace tandem

@@ -1,5 +1,5 @@
-// The constraints that were compiled last, and those on which a limit was exceeded, with which one:
-// asked for again, they cost nothing.
+// A cache of recently compiled constraints, and of those that exceeded a limit together with that
+// limit, so that repeated requests cost nothing.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace tandem {
 
-// Bounded in bytes: the least recently used goes first. Not thread-safe.
+// Bounded in bytes: the least recently used entries are evicted first. Not thread-safe.
 class CompiledCache {
  public:
   using Key = std::pair<TextConstraint::Kind, std::string>;

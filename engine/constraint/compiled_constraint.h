@@ -1,5 +1,5 @@
-// What the compiler makes of a constraint: immutable but for one mark, shared by all sequences that
-// are held to it. The one header that shows XGrammar's; others know the class by name.
+// A compiled constraint: immutable but for one flag, shared by all sequences with this constraint.
+// This is the only header that includes XGrammar's headers; others use a forward declaration.
 #pragma once
 
 #include <xgrammar/compiler.h>
@@ -18,8 +18,8 @@ class CompiledConstraint {
   const xgrammar::CompiledGrammar& grammar() const { return grammar_; }
   std::size_t bytes() const { return bytes_; }
 
-  // A step took too long over it: nobody else begins with it. Any thread; relaxed, as a request
-  // more or less does no harm.
+  // Blocks new sequences from using the constraint after a step took too long over it. Thread-safe;
+  // relaxed, because one request more or less does no harm.
   void condemn() const { condemned_.store(true, std::memory_order_relaxed); }
   bool condemned() const { return condemned_.load(std::memory_order_relaxed); }
 

@@ -21,10 +21,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Kind = TextConstraint::Kind;
 
-// Of a pattern, or of a grammar's text: outside of classes and, in a grammar, of literals.
+// Statistics of a pattern or of a grammar's text, outside of classes and, in a grammar, of
+// literals.
 struct Shape {
   std::int32_t repeats = 0;
-  std::int32_t nesting = 0;  // the deepest group
+  std::int32_t nesting = 0;  // maximal nesting of groups
 };
 
 Shape shape_of(std::string_view text, bool grammar) {
@@ -54,7 +55,7 @@ Status check_shape(std::string_view what, std::string_view text, bool grammar,
     return invalid("{} has {} repetitions (*, +, ?, {{}}), more than the {} allowed", what,
                    shape.repeats, most);
   }
-  // Of a grammar XGrammar's own parser counts them, rules included.
+  // XGrammar's own parser limits the nesting in grammars, including rules.
   if (!grammar && shape.nesting > limits.nesting) {
     return invalid("{} nests groups {} deep, more than the {} allowed", what, shape.nesting,
                    limits.nesting);
@@ -68,8 +69,8 @@ Status check_pattern(std::string_view what, const std::string& text,
   return parse_pattern(what, text).status();
 }
 
-// nlohmann's parser does not recurse, so that the text's depth is no danger to it; those that come
-// after it are told first.
+// nlohmann's parser is not recursive, so the text's depth cannot harm it; the check protects the
+// recursive parsers that run after it.
 class DepthSax final : public nlohmann::json_sax<Json> {
  public:
   DepthSax(std::int32_t most_depth, std::int32_t most_nodes)
@@ -82,7 +83,7 @@ class DepthSax final : public nlohmann::json_sax<Json> {
   bool number_unsigned(number_unsigned_t) override { return node(); }
   bool number_float(number_float_t, const string_t& text) override {
     if (text.find_first_of(".eE") != string_t::npos) return node();
-    status_ = invalid("an integer of more than 64 bits");  // it would come back as another
+    status_ = invalid("an integer of more than 64 bits");  // such an integer would change its value
     return false;
   }
   bool string(string_t&) override { return node(); }
@@ -130,7 +131,7 @@ Status check_schema(const Json& schema, const std::string& where, const Constrai
                                });
 }
 
-// Schemas stand anywhere in a structural tag.
+// Checks schemas anywhere in a structural tag.
 Status check_tag(const Json& value, const ConstraintLimits& limits) {
   if (!value.is_structured()) return {};
   const auto effort = value.is_object() ? value.find(kBestEffort) : value.end();

@@ -33,11 +33,12 @@ struct Job {
   std::vector<Done> waiting;
 };
 
-// Jobs begin in the order of their deadlines, and each is over by its own: so is each one's wait.
+// A queue with a thread. Jobs start in the order of their deadlines, and each ends by its own, so
+// no job waits longer than its deadline.
 struct Lane {
   CompileLimits limits;
   std::deque<std::shared_ptr<Job>> queue;
-  std::unique_ptr<CompileProcess> process;  // null: none yet, or none at all
+  std::unique_ptr<CompileProcess> process;  // null: not started, or not used
   std::thread thread;
 };
 
@@ -56,17 +57,17 @@ Status too_many() {
                "too many constraints are being compiled; ask again in a moment");
 }
 
-// What is made of a job in a lane.
+// The outcome of a job in a lane.
 struct Outcome {
   Result<Compiled> result;
-  bool lost_process = false;  // over it
-  bool is_final = false;      // a limit was exceeded, which it would be again
+  bool lost_process = false;  // the job ended the process
+  bool is_final = false;      // a limit was exceeded, which would happen again
 };
 
 }  // namespace
 
-// All but the backend, the options and the use of a lane's process, which is its thread's, is
-// guarded by the mutex.
+// The mutex guards everything except the backend, the options, and a lane's process, which only the
+// lane's thread uses.
 class ConstraintCompiler::Lanes {
  public:
   Lanes(const Tokenizer& tokenizer, std::int32_t vocab_size, std::vector<TokenId> end_tokens,
@@ -156,7 +157,7 @@ class ConstraintCompiler::Lanes {
     return {};
   }
 
-  // All of a lane's thread. Its process lives as long as the thread does.
+  // The body of a lane's thread. Its process lives as long as the thread.
   void work(Lane& lane) {
     pthread_setname_np(pthread_self(), &lane == &quick_ ? "constraints" : "slow constr.");
     std::unique_lock lock(mutex_);
@@ -180,7 +181,7 @@ class ConstraintCompiler::Lanes {
     }
   }
 
-  // Without the mutex.
+  // Called without the mutex.
   Outcome run(Lane& lane, const Job& job) {
     if (lane.process == nullptr) return {backend_.compile(job.constraint)};
     if (SteadyClock().now() >= job.deadline) return {too_many()};
@@ -204,7 +205,7 @@ class ConstraintCompiler::Lanes {
     return {shutting_down()};
   }
 
-  // Gives the mutex back for as long as they are told.
+  // Unlocks the mutex while the callbacks run.
   void finish(Job& job, const Outcome& outcome, std::unique_lock<std::mutex>& lock) {
     const Key key = key_of(job.constraint);
     if (outcome.result || outcome.is_final) cache_.add(key, outcome.result);
@@ -225,7 +226,7 @@ class ConstraintCompiler::Lanes {
   std::mutex mutex_;
   std::condition_variable changed_;
   CompiledCache cache_;
-  std::map<Key, std::shared_ptr<Job>> jobs_;  // waiting and running
+  std::map<Key, std::shared_ptr<Job>> jobs_;  // waiting and running jobs
   Lane quick_, slow_;
   bool stopping_ = false;
 };
@@ -246,7 +247,7 @@ Result<Compiled> ConstraintCompiler::compile_now(const TextConstraint& constrain
   std::future<Result<Compiled>> answer = promise->get_future();
   lanes_->compile(constraint,
                   [promise](Result<Compiled> result) { promise->set_value(std::move(result)); });
-  return answer.get();  // the job's deadline sees to it that it comes
+  return answer.get();  // cannot block forever, because of the job's deadline
 }
 
 }  // namespace tandem

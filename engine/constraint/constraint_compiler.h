@@ -1,15 +1,14 @@
-// From constraints to what sequences are held to: checked, compiled by processes of their own
-// (compile_worker.h), kept for those who ask for the same again, and given up on when it takes too
-// long.
+// Compiles constraints: checks them, compiles them in separate processes (compile_worker.h), caches
+// the results, and gives up on those that take too long.
 //
 //   compile() -> cache ..................................... -> done, before it returns
 //             -> check_constraint -> quick lane ............ -> done, from its thread
 //                                    not done by then: slow lane -> done, from its thread
 //
-// Each lane is a thread with a process. The quick one gives a constraint a moment, in which nearly
-// all are done; the others begin again in the slow one, where they hold up only their like. A
-// process that exceeds a limit is gone with all that it did, and another takes its place. Lanes
-// begin with the first constraint that needs them.
+// Each lane is a thread with a process. The quick lane gives each constraint a short time, which
+// suffices for nearly all. The others start again in the slow lane, so that they delay only other
+// slow ones. A process that exceeds a limit is killed with all of its state and replaced. A lane
+// starts with the first constraint that needs it.
 #pragma once
 
 #include <cstddef>
@@ -30,14 +29,13 @@
 namespace tandem {
 
 struct ConstraintOptions {
-  std::size_t cache_bytes = std::size_t{64} << 20;  // of compiled constraints
-  Duration deadline = std::chrono::seconds(10);     // from compile() to its answer
+  std::size_t cache_bytes = std::size_t{64} << 20;  // size limit of the cache
+  Duration deadline = std::chrono::seconds(10);     // from compile() to `done`
   CompileLimits quick = {std::chrono::milliseconds(300), std::size_t{256} << 20};
   CompileLimits slow = {std::chrono::seconds(8), std::size_t{512} << 20};
-  std::size_t max_waiting = 64;  // for a lane; more are refused
-  // Whose `constraint-worker` command the processes run; empty: this very program. None: no
-  // processes, and no limits: constraints are compiled by the lane's thread (tests of other
-  // things).
+  std::size_t max_waiting = 64;  // per lane; more are refused
+  // The program whose `constraint-worker` command the processes run; empty: this program itself.
+  // Unset: no processes and no limits, the lane's thread compiles (for tests of other parts).
   std::optional<std::string> program;
 };
 
@@ -47,18 +45,18 @@ class ConstraintCompiler {
   using Compiled = std::shared_ptr<const CompiledConstraint>;
   using Done = std::function<void(Result<Compiled>)>;
 
-  // See GrammarBackend for the first three.
+  // The first three arguments are those of GrammarBackend.
   ConstraintCompiler(const Tokenizer& tokenizer, std::int32_t vocab_size,
                      std::vector<TokenId> end_tokens, const ConstraintOptions& options);
-  // Those who wait are told that it is shutting down. The processes are killed.
+  // Ends all waiting jobs with the error that it is shutting down, and kills the processes.
   ~ConstraintCompiler();
 
-  // Calls `done` once, from here or from another thread; it must be quick and may not throw. Equal
-  // constraints that are asked for at the same time are compiled once. Errors: invalid_argument
-  // with what is wrong with it, or which limit it exceeded; resource_exhausted: too many at once;
-  // unavailable: no process can be started.
+  // Calls `done` once, on this thread or on another; it must be quick and may not throw. Equal
+  // constraints requested at the same time are compiled once. Errors: invalid_argument with the
+  // reason or the exceeded limit; resource_exhausted: too many jobs at once; unavailable: no
+  // process can be started.
   void compile(const TextConstraint& constraint, Done done);
-  // Waits for it.
+  // Compiles and blocks until it is done.
   Result<Compiled> compile_now(const TextConstraint& constraint);
 
  private:

@@ -18,7 +18,7 @@ std::optional<std::uint32_t> hex_digit(char c) {
   return std::nullopt;
 }
 
-// As many hex digits as `text` begins with, and their value, capped.
+// The number of hex digits at the start of `text`, and their value, capped.
 struct Digits {
   std::size_t count = 0;
   std::uint32_t value = 0;
@@ -33,10 +33,10 @@ struct Digits {
   }
 };
 
-// A character by its number: \xHH, \uHHHH, \u{H...}, \UHHHHHHHH.
+// A character given by its number: \xHH, \uHHHH, \u{H...}, \UHHHHHHHH.
 struct Escape {
   std::size_t length = 2;
-  std::optional<std::uint32_t> character;  // none: it names none, or is none
+  std::optional<std::uint32_t> character;  // unset: not such an escape, or an invalid one
 };
 
 Escape escape_of(std::string_view text) {

@@ -1,5 +1,5 @@
-// What a grammar escapes, judged before XGrammar 0.2.8 reads it: there are escapes that it reads as
-// other characters than were written, or beyond what an int holds.
+// Checks the escapes of a grammar before XGrammar 0.2.8 parses it, because it reads some escapes as
+// other characters than were written, or overflows an int.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,8 @@
 
 namespace tandem {
 
-// `what`: "the grammar", say. invalid_argument, naming the escape and what to write instead.
+// `what` names the text, for example "the grammar". invalid_argument with the escape and a
+// replacement for it.
 Status check_escapes(std::string_view what, std::string_view text);
 
 }  // namespace tandem

@@ -34,13 +34,13 @@ xgrammar::CompiledGrammar compile_by_kind(const TextConstraint& constraint,
       return compiler.CompileGrammar(constraint.text);
     case Kind::structural_tag:
       return compiler.CompileStructuralTag(constraint.text);
-    default:  // of which rewrite_constraint() makes one of these
+    default:  // rewrite_constraint() turns all other kinds into one of these
       break;
   }
   throw std::invalid_argument("nothing to compile");
 }
 
-// One line, of a length that an answer may have.
+// Reduces a message to one line of bounded length, for a response.
 std::string readable(std::string message) {
   constexpr std::size_t kMost = 400;
   std::replace(message.begin(), message.end(), '\n', ' ');
@@ -53,8 +53,8 @@ std::string readable(std::string message) {
 
 }  // namespace
 
-// Of special tokens a text holds nothing, so that no constraint of the text allows them; but for
-// those that a structural tag names: there they stand for what they are called.
+// Special tokens have no text, so constraints on the text never allow them. Those that a structural
+// tag names are an exception: there they have their names as text.
 GrammarVocabulary GrammarVocabulary::of(const Tokenizer& tokenizer, std::int32_t vocab_size,
                                         std::vector<TokenId> end_tokens) {
   GrammarVocabulary vocabulary;
@@ -114,7 +114,7 @@ class GrammarBackend::Vocabularies {
 
   const GrammarVocabulary& plain() const { return vocabulary_; }
   xgrammar::TokenizerInfo of(const TextConstraint& constraint) {
-    constexpr std::size_t kMost = 8;  // servers have one or two
+    constexpr std::size_t kMost = 8;  // the number of vocabularies kept; servers need one or two
     std::vector<TokenId> named;
     if (constraint.kind == Kind::structural_tag) {
       for (const auto& [id, name] : vocabulary_.special) {
@@ -135,7 +135,7 @@ class GrammarBackend::Vocabularies {
 
  private:
   const GrammarVocabulary vocabulary_;
-  std::map<std::vector<TokenId>, xgrammar::TokenizerInfo> made_;  // by the special tokens in them
+  std::map<std::vector<TokenId>, xgrammar::TokenizerInfo> made_;  // by their special tokens
 };
 
 GrammarBackend::GrammarBackend(const Tokenizer& tokenizer, std::int32_t vocab_size,
@@ -158,12 +158,12 @@ GrammarBackend::Vocabularies& GrammarBackend::vocabularies() {
 
 Result<std::shared_ptr<const CompiledConstraint>> GrammarBackend::compile(
     const TextConstraint& constraint) {
-  constexpr int kThreads = 1;  // its own: cores belong to the workers and the engine
+  constexpr int kThreads = 1;  // other cores belong to the workers and the engine
   XgrammarWarnings warnings;
   std::shared_ptr<const CompiledConstraint> compiled;
   try {
     TANDEM_ASSIGN(const TextConstraint rewritten, rewrite_constraint(constraint));
-    std::optional<xgrammar::TokenizerInfo> vocabulary;  // a handle
+    std::optional<xgrammar::TokenizerInfo> vocabulary;  // a handle, cheap to copy
     {
       const std::lock_guard lock(mutex_);
       vocabulary = vocabularies().of(constraint);

@@ -1,5 +1,4 @@
-// Compiles constraints by XGrammar, for one vocabulary. Takes as long as it takes, and never
-// throws.
+// Compiles constraints with XGrammar, for one vocabulary. Has no time limit, and never throws.
 #pragma once
 
 #include <cstdint>
@@ -18,48 +17,50 @@
 
 namespace tandem {
 
-// What compiling needs of a tokenizer and a model: in a form that another process can be told.
+// The data of a tokenizer and a model that compilation needs, in a form that can be sent to another
+// process.
 struct GrammarVocabulary {
   static GrammarVocabulary of(const Tokenizer& tokenizer, std::int32_t vocab_size,
                               std::vector<TokenId> end_tokens);
 
   std::string to_bytes() const;
-  // invalid_argument: they are none.
+  // invalid_argument: the bytes are not a vocabulary.
   static Result<GrammarVocabulary> from_bytes(std::string_view bytes);
 
   std::int32_t vocab_size = 0;
   std::vector<TokenId> ends;
-  std::vector<std::string> texts;                        // by id; of special tokens nothing
-  std::vector<std::pair<TokenId, std::string>> special;  // but for those that end, with their names
+  std::vector<std::string> texts;                        // by id; special tokens have empty ones
+  std::vector<std::pair<TokenId, std::string>> special;  // with names; without end tokens
 };
 
 class GrammarBackend {
  public:
-  // `vocab_size`: columns of the model's logits; ids from it on, and those that the tokenizer does
-  // not know, are never allowed. `end_tokens` end a sequence. The tokenizer is read when it is
-  // first needed, and outlives that.
+  // `vocab_size` is the number of columns of the model's logits; higher ids, and those without a
+  // token, are never allowed. `end_tokens` end a sequence. The tokenizer is read on first use and
+  // must live until then.
   GrammarBackend(const Tokenizer& tokenizer, std::int32_t vocab_size,
                  std::vector<TokenId> end_tokens);
   explicit GrammarBackend(GrammarVocabulary vocabulary);
   ~GrammarBackend();
 
-  // Thread-safe, all of them.
+  // The following functions are thread-safe.
 
-  // invalid_argument: XGrammar refuses it, would leave a part of it out, allows no text, or would
-  // hold steps up.
+  // invalid_argument: XGrammar refuses the constraint, would ignore a part of it, it allows no
+  // text, or its masks would be too slow for steps.
   Result<std::shared_ptr<const CompiledConstraint>> compile(const TextConstraint& constraint);
-  // What compile() has made in another process of this program, as encode_grammar() wrote it.
+  // Decodes the result of compile() in another process of this program, as written by
+  // encode_grammar().
   Result<std::shared_ptr<const CompiledConstraint>> adopt(const TextConstraint& constraint,
                                                           std::string_view encoded);
-  // Does now what the first of those would do before anything else: it takes 70 ms for a vocabulary
-  // of 128,000 tokens.
+  // Prepares the vocabulary in advance, which the first compile() or adopt() would do otherwise: 70
+  // ms for 128,000 tokens.
   void prepare();
-  // GrammarVocabulary::to_bytes() of its vocabulary.
+  // Returns GrammarVocabulary::to_bytes() of its vocabulary.
   std::string vocabulary_bytes();
 
  private:
   class Vocabularies;
-  Vocabularies& vocabularies();  // needs mutex_
+  Vocabularies& vocabularies();  // requires mutex_ held
 
   const Tokenizer* tokenizer_ = nullptr;
   std::int32_t vocab_size_ = 0;

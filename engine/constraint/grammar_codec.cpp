@@ -14,8 +14,8 @@
 
 #include "engine/constraint/byte_stream.h"
 
-// XGrammar's classes name their members for its own JSON (member_trait), which is what is walked
-// through here: a member that a later version adds to such a table comes along.
+// XGrammar's classes list their members for its own JSON (member_trait). The code below iterates
+// over the same tables, so that a member added by a later version is included.
 namespace tandem {
 namespace {
 
@@ -35,7 +35,8 @@ template <typename T>
 inline constexpr bool kCopies =
     kIsPlain<T> && !xgrammar::is_std_optional<T>::value && !xgrammar::is_std_pair<T>::value;
 
-// The one automaton that the rules share comes first (Grammar::Impl's table), and theirs say so.
+// Writes the automaton that all rules share once, at the start (Grammar::Impl's table); the rules
+// refer to it.
 class GrammarWriter {
  public:
   template <typename T>
@@ -105,8 +106,8 @@ class GrammarWriter {
   const void* shared_ = nullptr;
 };
 
-// Every edge leads to a state and every auxiliary index to what it needs; that rules exist is
-// checked by Grammar::Impl::Validate().
+// Checks that every edge leads to an existing state and every auxiliary index is valid.
+// Grammar::Impl::Validate() checks that rules exist.
 bool is_sound(const xgrammar::Compact2DArray<FSMEdge>& edges,
               const std::vector<std::int32_t>& auxiliary) {
   if (edges.Validate()) return false;
@@ -206,13 +207,13 @@ class GrammarReader {
     if (size > 0) bits |= DynamicBitset(size, words.data());
   }
 
-  // Past the bytes' end, or after what cannot be.
+  // False after a read beyond the end or an invalid value.
   bool is_ok() const { return sound_ && in_.ok(); }
   bool is_at_end() const { return sound_ && in_.is_at_end(); }
   std::size_t count(std::size_t bytes_each) { return in_.count(bytes_each); }
 
  private:
-  static constexpr std::int32_t kMostBits = 1 << 26;  // tokens that a vocabulary may have
+  static constexpr std::int32_t kMostBits = 1 << 26;  // limit on the tokens of a vocabulary
 
   template <typename T>
   void get_list(std::vector<T>& values) {
@@ -230,7 +231,7 @@ class GrammarReader {
   bool sound_ = true;
 };
 
-// Of tokens there are `vocab_size`, `sorted` of them with a text.
+// Checks a mask for `vocab_size` tokens, `sorted` of which have a text.
 bool is_sound(const AdaptiveTokenMask& mask, std::int32_t vocab_size, std::size_t sorted) {
   using StoreType = AdaptiveTokenMask::StoreType;
   const auto are_indices = [&](const std::vector<std::int32_t>& indices) {

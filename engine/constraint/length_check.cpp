@@ -15,7 +15,7 @@ using nlohmann::json;
 constexpr std::int64_t kMostOfOne = 250;
 constexpr std::string_view kLengths[] = {"minLength", "maxLength", "minItems", "maxItems"};
 
-// Adds up numbers that stand behind one of these names, whatever stands around them.
+// Adds up the numbers after certain member names, at any place in the JSON.
 class LengthSax final : public nlohmann::json_sax<json> {
  public:
   std::int64_t together() const { return together_; }
@@ -57,7 +57,7 @@ class LengthSax final : public nlohmann::json_sax<json> {
     return true;
   }
 
-  std::string_view name_;  // that the next value has; empty: none of these
+  std::string_view name_;  // of the next value's member; empty: not one of these
   std::set<std::pair<std::string_view, std::int64_t>> seen_;
   std::int64_t together_ = 0;
 };

@@ -1,5 +1,5 @@
-// How many lengths a schema bounds: each one that differs is an automaton of as many states, and
-// every state costs a look at the whole vocabulary.
+// Limits the lengths in a schema: each different one becomes an automaton with as many states, and
+// each state costs a pass over the whole vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace tandem {
 
-// `text`: JSON with schemas anywhere in it; what is no JSON is for others to refuse. Adds up the
-// lengths that differ (minLength, maxLength, minItems, maxItems), each up to 250, beyond which
-// XGrammar counts in another way. invalid_argument: they are more than `most` together.
+// `text` is JSON with schemas anywhere in it; invalid JSON is refused elsewhere. Adds up the
+// different lengths (minLength, maxLength, minItems, maxItems), each up to 250, beyond which
+// XGrammar counts in another way. invalid_argument: the sum exceeds `most`.
 Status check_lengths(std::string_view text, std::int64_t most);
 
 }  // namespace tandem

@@ -16,7 +16,7 @@
 namespace tandem {
 namespace {
 
-// Between two looks at how much of the processor a mask has taken.
+// The interval at which the processor time of a running mask is checked.
 constexpr Duration kLookEvery = std::chrono::milliseconds(10);
 
 Duration cpu_time(clockid_t clock) {
@@ -27,12 +27,12 @@ Duration cpu_time(clockid_t clock) {
 
 }  // namespace
 
-// Tasks on their way. One that is being done is the thread's alone, and stays here with its filter
-// when the thread is left alone with it; those before and behind it are taken back.
+// Tasks passed to the thread. The task in progress belongs to the thread and keeps a share of its
+// filter if the thread is abandoned; the tasks before and after it are taken back.
 struct MaskThread::Batch {
   std::vector<MaskTask> tasks;
-  std::size_t done = 0;        // it and the rest are guarded by the worker's mutex
-  Duration cpu_at_begin = {};  // of the task that is being done
+  std::size_t done = 0;        // guarded, like the rest, by the worker's mutex
+  Duration cpu_at_begin = {};  // processor time at the start of the current task
   TimePoint began = {};
 };
 
@@ -40,7 +40,7 @@ class MaskThread::Worker : public std::enable_shared_from_this<Worker> {
  public:
   explicit Worker(std::shared_ptr<std::atomic<int>> abandoned) : abandoned_(std::move(abandoned)) {}
 
-  // Detached, with a share of what it works on.
+  // Starts a detached thread that shares ownership of its state.
   void start() {
     std::thread thread([self = shared_from_this()] { self->work(); });
     has_clock_ = ::pthread_getcpuclockid(thread.native_handle(), &clock_) == 0;
@@ -55,7 +55,7 @@ class MaskThread::Worker : public std::enable_shared_from_this<Worker> {
     changed_.notify_all();
   }
 
-  // How many are done: all, or those before one that takes too long.
+  // Returns the number of finished tasks: all, or those before one that takes too long.
   std::size_t wait(const Batch& batch, const MaskLimits& limits) {
     std::unique_lock lock(mutex_);
     const std::size_t count = batch.tasks.size();
@@ -63,7 +63,7 @@ class MaskThread::Worker : public std::enable_shared_from_this<Worker> {
       const bool too_long = cpu_now() - batch.cpu_at_begin > limits.cpu ||
                             SteadyClock().now() - batch.began > limits.wall;
       if (!too_long) continue;
-      abandoned_->fetch_add(1, std::memory_order_relaxed);  // a count, and no more
+      abandoned_->fetch_add(1, std::memory_order_relaxed);  // relaxed: only a counter
       left_alone_ = true;
       return batch.done;
     }
@@ -77,7 +77,8 @@ class MaskThread::Worker : public std::enable_shared_from_this<Worker> {
   }
 
  private:
-  // Of the thread, which lives: it is looked at while it has a batch, or waits for one.
+  // Reads the thread's clock. Requires that the thread is alive, which it is while it has a batch
+  // or waits for one.
   Duration cpu_now() const { return has_clock_ ? cpu_time(clock_) : Duration{}; }
 
   void work() {
@@ -108,7 +109,7 @@ class MaskThread::Worker : public std::enable_shared_from_this<Worker> {
 
   std::mutex mutex_;
   std::condition_variable changed_, done_;
-  std::shared_ptr<Batch> batch_;  // that nobody has begun
+  std::shared_ptr<Batch> batch_;  // a batch that has not been started
   bool stopping_ = false;
   bool left_alone_ = false;
   clockid_t clock_ = {};
@@ -138,7 +139,7 @@ void MaskThread::compute(std::span<MaskTask> tasks) {
     late.filter->abandon();
     late.outlook = TokenFilter::too_costly();
     log::warning("a constraint was given up: computing its mask takes too long");
-    worker_ = nullptr;  // another one goes on
+    worker_ = nullptr;  // a new worker serves the next tasks
     tasks = tasks.subspan(done + 1);
   }
 }
@@ -156,7 +157,7 @@ std::size_t MaskThread::compute_up_to_limit(std::span<MaskTask> tasks) {
   const std::size_t done = worker_->wait(*batch, limits_);
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     if (i == done) {
-      tasks[i].filter = batch->tasks[i].filter;  // the rest of it is the thread's
+      tasks[i].filter = batch->tasks[i].filter;  // the rest of the task belongs to the thread
     } else {
       tasks[i] = std::move(batch->tasks[i]);
     }

@@ -1,4 +1,4 @@
-// A walk over a pattern, or over a grammar's text, as the checks before its compiler need it.
+// Iteration over a pattern or a grammar's text, for the checks before compilation.
 #pragma once
 
 #include <algorithm>
@@ -9,13 +9,13 @@
 
 namespace tandem {
 
-// Calls `on_escape(rest, in_class)` where `rest` begins with an escape, wherever that stands but in
-// a grammar's comment, and `on_character(rest)` for what stands outside of classes and, of a
-// grammar, outside of literals and comments. Ends with the first Status that is no success.
+// Calls `on_escape(rest, in_class)` at each escape, with `rest` starting there, except in a
+// grammar's comments, and `on_character(rest)` at each character outside of classes and, in a
+// grammar, outside of literals and comments. Stops at the first Status that is not ok.
 template <typename OnEscape, typename OnCharacter>
 Status scan_pattern(std::string_view text, bool grammar, OnEscape&& on_escape,
                     OnCharacter&& on_character) {
-  char inside = 0;  // '[' or '"': what we are in
+  char inside = 0;  // '[' or '"': the current construct
   for (std::size_t i = 0; i < text.size(); ++i) {
     const std::string_view rest = text.substr(i);
     const char c = rest[0];

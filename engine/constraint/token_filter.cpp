@@ -18,7 +18,7 @@ namespace {
 // taken seconds.
 constexpr double kLongestMaskS = 0.25;
 
-// Of the processor, so that a busy machine condemns nobody.
+// Processor time, so that a busy machine does not make a constraint look slow.
 double thread_cpu_s() {
   timespec now{};
   (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -74,7 +74,7 @@ std::shared_ptr<const TokenRules> TokenRules::of(const GenerationRequest& reques
                                             std::move(end_tokens));
 }
 
-// XGrammar's matcher, brought to the tokens that it is shown.
+// XGrammar's matcher, moved to the tokens that are passed in.
 class TokenFilter::Matcher {
  public:
   explicit Matcher(std::shared_ptr<const CompiledConstraint> constraint)
@@ -98,7 +98,7 @@ class TokenFilter::Matcher {
     return {};
   }
 
-  // False: the end token has been accepted, and nothing may follow.
+  // Returns false if the end token has been accepted, and nothing may follow.
   bool fill(std::span<std::uint32_t> mask) {
     if (matcher_.IsTerminated()) return false;
     std::int64_t words[] = {static_cast<std::int64_t>(mask.size())};
@@ -165,7 +165,7 @@ Result<TokenFilter::Outlook> TokenFilter::next(std::span<const TokenId> output, 
   return judge(hold_end, mask);
 }
 
-// Of a word of several tokens the last one, where those before it have just been generated.
+// Forbids the last token of a bad word if the last generated tokens are the ones before it.
 void TokenFilter::forbid_bad_words(std::span<const TokenId> output,
                                    std::span<std::uint32_t> mask) const {
   for (const std::vector<TokenId>& word : rules_->bad_words_) {
@@ -210,7 +210,7 @@ Status try_out(const std::shared_ptr<const CompiledConstraint>& constraint,
                     : invalid("it leads to a point where no token is allowed");
     }
     if (outlook == TokenFilter::Outlook::ended) return {};
-    // Here and there in the vocabulary, and the same each time.
+    // Samples words across the whole vocabulary, deterministically.
     const std::size_t words = mask.size();
     std::size_t word = static_cast<std::size_t>(i) * 7919 % words;
     while (mask[word] == 0) word = (word + 1) % words;

@@ -26,7 +26,7 @@ void XgrammarWarnings::add(const std::string& message) {
 
 }  // namespace tandem
 
-// What XGrammar calls where it is built with XGRAMMAR_LOG_CUSTOMIZE.
+// XGrammar calls this if it is built with XGRAMMAR_LOG_CUSTOMIZE.
 namespace xgrammar {
 
 [[noreturn]] void LogFatalImpl(const std::string& file, int line, const std::string& message);

@@ -1,5 +1,5 @@
-// What XGrammar warns of, for those who must not let it pass: mostly parts of a schema or a pattern
-// that it leaves out.
+// Captures XGrammar's warnings, which are mostly about parts of a schema or a pattern that it
+// ignores, so that they can become errors.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// Collects what this thread's calls of XGrammar warn of, as long as it lives; one at a time in a
-// thread. Without one the warnings go to the log, at level debug.
+// Collects the warnings of XGrammar calls on this thread during its life; one object at a time per
+// thread. Without it warnings go to the log, at level debug.
 class XgrammarWarnings {
  public:
   XgrammarWarnings();
@@ -21,7 +21,7 @@ class XgrammarWarnings {
   void add(const std::string& message);
 
  private:
-  std::vector<std::string> messages_;  // the first few
+  std::vector<std::string> messages_;  // the first few only
 };
 
 }  // namespace tandem

@@ -41,7 +41,7 @@ std::string_view OutputText::hidden_name(TokenId token) const {
 
 std::string OutputText::release(bool stops_count) {
   if (!stops_count) return take(held_.size(), held_.size());
-  // The earliest match ends the text; of two at one place, the one listed first.
+  // The earliest match ends the text; of two at the same position, the one listed first.
   std::size_t found = std::string::npos;
   for (const std::string& stop : stops_) {
     const std::size_t at = held_.find(stop);
@@ -51,7 +51,7 @@ std::string OutputText::release(bool stops_count) {
     }
   }
   if (stopped_by_) return take(found + (include_stop_ ? stopped_by_->size() : 0), found);
-  // Hold back the longest tail that is a beginning of some stop string.
+  // The longest suffix that is a prefix of a stop string is held back.
   std::size_t hold = 0;
   for (const std::string& stop : stops_) {
     for (std::size_t length = std::min(stop.size() - 1, held_.size()); length > hold; --length) {
@@ -60,8 +60,8 @@ std::string OutputText::release(bool stops_count) {
       }
     }
   }
-  // A stop string begins at a character's border when it matches, but its prefix may end inside
-  // one: the shown part still ends at a border, because stop strings are valid UTF-8.
+  // A complete stop string begins at a character boundary, but a prefix of it may end inside a
+  // character. The shown part still ends at a boundary, because stop strings are valid UTF-8.
   const std::size_t count = held_.size() - hold;
   return take(count, count);
 }

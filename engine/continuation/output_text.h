@@ -1,5 +1,5 @@
-// From the tokens of one continuation to the text that may be shown: whole characters only, and
-// nothing that could turn out to be the beginning of a stop string.
+// Converts the tokens of one continuation to text that may be shown: whole characters only, without
+// a suffix that may turn out to be the beginning of a stop string.
 #pragma once
 
 #include <optional>
@@ -14,38 +14,38 @@ namespace tandem {
 
 class OutputText {
  public:
-  // `include_stop` keeps the stop string in the text. Empty stop strings are ignored; one that
-  // holds a special token's name matches that token, though the text skips it. `kept`: special
-  // tokens that are not skipped. `prompt`: what the continuation goes on with; its text is not
-  // shown.
+  // `include_stop` keeps the stop string in the text. Empty stop strings are ignored. A stop string
+  // that contains a special token's name matches that token, although the text skips it. `kept`:
+  // special tokens that are not skipped. `prompt`: the tokens before the continuation; their text
+  // is not shown.
   OutputText(const Tokenizer& tokenizer, bool skip_special, std::vector<std::string> stops,
              bool include_stop, std::vector<TokenId> kept = {},
              std::span<const TokenId> prompt = {});
 
-  // What became certain with this token. While `stops_count` is false (min_tokens not reached) stop
-  // strings pass as text.
+  // Returns the text that became certain with this token. While `stops_count` is false (min_tokens
+  // not reached) stop strings are ordinary text.
   std::string push(TokenId token, bool stops_count);
-  // The rest, when the continuation ends for another reason.
+  // Returns the rest, if the continuation ends for another reason.
   std::string flush();
-  // The stop string that ended the text; push() returns nothing more after it.
+  // Returns the stop string that ended the text; after it push() returns nothing.
   const std::optional<std::string>& stopped_by() const { return stopped_by_; }
 
  private:
   struct Hidden {
     std::size_t begin, end;
   };
-  // The name of a token that the text skips and a stop string holds; else nothing.
+  // Returns the name of a token that the text skips and a stop string contains; else nothing.
   std::string_view hidden_name(TokenId token) const;
   std::string release(bool stops_count);
-  // Takes the first `count` bytes out of held_; those that are hidden are left out, but for what
-  // lies behind `shown_from`.
+  // Removes the first `count` bytes from held_ and returns them without the hidden ones, except
+  // those after `shown_from`.
   std::string take(std::size_t count, std::size_t shown_from);
 
   const Tokenizer* tokenizer_;
   StreamDecoder decoder_;
   std::vector<std::string> stops_;
   bool include_stop_;
-  std::string held_;            // decoded, not yet shown
+  std::string held_;            // decoded but not shown
   std::vector<Hidden> hidden_;  // names of skipped tokens in held_, in order, never empty
   std::optional<std::string> stopped_by_;
 };

@@ -9,8 +9,9 @@
 namespace tandem {
 namespace {
 
-// Its matcher walks over the tokens here, not on the engine's thread, for which every sequence of
-// the step would wait. In strides, because a mask that takes long condemns its constraint.
+// Moves the matcher over the tokens here and not on the engine's thread, where every sequence of
+// the step would wait for it. It moves in strides, because a single mask that takes too long
+// condemns its constraint.
 Status bring_forward(TokenFilter& filter, const GenerationRequest& request,
                      const std::vector<TokenId>& tokens, std::int64_t vocab_size,
                      std::int32_t index) {
@@ -28,7 +29,7 @@ Status bring_forward(TokenFilter& filter, const GenerationRequest& request,
   return {};
 }
 
-// Says the tokens again, to nobody.
+// Replays the tokens and collects their text.
 Status say_again(const GenerationRequest& request, std::span<const TokenId> eos_token_ids,
                  const std::vector<TokenId>& tokens, Continuation& to, OutputDelta& said) {
   const bool constrained = to.filter != nullptr && to.filter->has_constraint();

@@ -1,9 +1,9 @@
-// Continuations that have generated something before, on this engine or on another: brought to the
-// state in which they would be here. What their sequences compute is then what a preempted
-// sequence computes: the prompt and the tokens there are, and on from the last.
+// Restores continuations that have generated tokens before, on this engine or another, to the state
+// that they would have here. Their sequences then run like preempted ones: they compute the prompt
+// and the existing tokens, and continue after the last.
 //
-// Draws go by seed and position, penalties and grammars by the tokens, so that nothing else has to
-// be carried over.
+// Sampling depends on seed and position, penalties and grammars on the tokens, so no other state
+// has to be transferred.
 #pragma once
 
 #include <cstdint>
@@ -19,24 +19,25 @@
 
 namespace tandem {
 
-// A continuation before its sequence is made.
+// The state of a continuation before its sequence is created.
 struct Continuation {
   OutputText text;
-  std::unique_ptr<TokenFilter> filter;  // null: any token may come
-  bool is_over = false;                 // it gets no sequence
+  std::unique_ptr<TokenFilter> filter;  // null: any token is allowed
+  bool is_over = false;                 // no sequence is created for it
 };
 
-// Checks GenerationRequest::before against the request, whose max_tokens is already what the
-// context has room for: tokens in the vocabulary, no more of them than may be.
+// Checks GenerationRequest::before against the request, whose max_tokens already fits the context:
+// the tokens must be in the vocabulary, and not more than allowed.
 Status check_before(const GenerationRequest& request, std::int64_t vocab_size);
 
-// All n of a request that has been checked, on the asker's thread; for a request with `before`, one
-// delta for each of them that has said something (OutputDelta::is_before). invalid_argument: its
-// tokens are none that it can have generated. `rules` null: any token may come.
+// Makes all n continuations of a checked request, on the caller's thread. For a request with
+// `before`, also one delta for each continuation that has generated something
+// (OutputDelta::is_before). invalid_argument: the request cannot have generated these tokens.
+// `rules` null: any token is allowed.
 struct Continuations {
   std::vector<Continuation> all;
   std::vector<OutputDelta> said;
-  std::int64_t num_tokens = 0;  // generated before
+  std::int64_t num_tokens = 0;  // number of tokens generated before
 };
 Result<Continuations> make_continuations(const GenerationRequest& request,
                                          const Tokenizer& tokenizer,

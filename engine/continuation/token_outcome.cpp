@@ -18,7 +18,8 @@ TokenOutcome take_token(const GenerationRequest& request, std::span<const TokenI
   const bool stops_count = output_len >= request.min_tokens;
   const bool is_stop = holds(request.stop_token_ids, token);
   const bool is_end = holds(eos_token_ids, token);
-  // A constraint lets it come where nothing else may.
+  // With a constraint, an end token ends the text even before min_tokens, because the filter then
+  // allows it only if no other token is allowed.
   const bool whole = is_end && constrained;
   if (whole || (stops_count && (is_stop || (!request.ignore_eos && is_end)))) {
     outcome.text = text.flush();

@@ -1,5 +1,5 @@
-// What one generated token means for its continuation: text, a stop, its end. The same for a token
-// that was just sampled and for one that another engine has generated before.
+// The effect of one generated token on its continuation: text, a stop, the end. It is the same for
+// a token just sampled and for one that another engine generated before.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@
 namespace tandem {
 
 struct TokenOutcome {
-  std::string text;  // that became certain
+  std::string text;  // text that became certain
   FinishReason finish = FinishReason::none;
-  std::string stop_reason;    // as OutputDelta's
-  bool is_end_token = false;  // it ended the continuation, and is not told among its tokens
+  std::string stop_reason;    // like OutputDelta::stop_reason
+  bool is_end_token = false;  // it ended the continuation, and is not among its returned tokens
 };
 
-// Of the token with number `output_len` (the first is 1) of a continuation; `text` is brought to
-// it. `constrained`: a constraint says where an end token may come, and it may come there. Requires
-// that max_tokens is not 0.
+// Returns the outcome of token number `output_len` (counted from 1) of a continuation, and advances
+// `text` over it. `constrained`: a constraint decides where an end token may come, and it allows
+// one here. Requires max_tokens != 0.
 TokenOutcome take_token(const GenerationRequest& request, std::span<const TokenId> eos_token_ids,
                         bool constrained, std::int64_t output_len, TokenId token, OutputText& text);
 

@@ -54,7 +54,7 @@ std::int64_t module_out(const ModelSpec& config, Module module) {
 
 namespace {
 
-// A uniform variable has the variance half_width^2 / 3.
+// A uniform variable on [-h, h] has the variance h^2 / 3.
 float half_width(double deviation) {
   return static_cast<float>(deviation * std::sqrt(3.0));
 }
@@ -68,7 +68,7 @@ void fill_dummy(Adapter& adapter, const AdapterMatrix& matrix, std::int64_t in, 
   std::byte* const b = adapter.bytes.get() + matrix.b_offset;
   random_fill(key, 0, rank * static_cast<std::size_t>(in), 0,
               half_width(1 / std::sqrt(static_cast<double>(in))), adapter.dtype, a);
-  // With x and A x of unit size, delta has a tenth of it: enough to change the text, too little to
+  // If x and A x have unit size, delta is a tenth of that: enough to change the text, too little to
   // destroy it.
   const float b_width = half_width(0.1 / std::sqrt(static_cast<double>(rank)));
   for (std::size_t row = 0; row < static_cast<std::size_t>(out); ++row) {
@@ -95,7 +95,7 @@ Adapter make_dummy_adapter(const ModelSpec& config, DType dtype, std::int32_t ra
   }
   const Status allocated = allocate_bytes(adapter);
   TANDEM_CHECK(allocated.ok(), "{}", allocated.message());
-  std::memset(adapter.bytes.get(), 0, adapter.num_bytes);  // the padding
+  std::memset(adapter.bytes.get(), 0, adapter.num_bytes);  // zeroes the padding
   for (std::size_t layer = 0; layer < adapter.layers.size(); ++layer) {
     for (const Module module : ordered) {
       const std::uint64_t key = random_key(seed, fmt::format("{}.{}", layer, to_string(module)));

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What decides about a prompt's tokens and about the end of an answer.
+// These files decide a prompt's tokens and the end of an answer.
 constexpr std::array kFiles = {
     "config.json",
     "tokenizer.json",
@@ -41,7 +41,7 @@ constexpr const char* kIndex = "model.safetensors.index.json";
 constexpr std::uint64_t kMostOfFile = std::uint64_t{256} << 20;
 constexpr std::size_t kWholePieceBytes = std::size_t{4} << 20;
 constexpr std::size_t kSampleBytes = 1024;
-// A place is a read from the disk, and models of experts have tens of thousands of tensors.
+// Each place is one disk read, and mixture-of-experts models have tens of thousands of tensors.
 constexpr std::size_t kMostPlaces = 8192;
 constexpr std::size_t kPlacesOfTensor = 8;
 constexpr std::size_t kDigestBytes = 32;
@@ -64,18 +64,18 @@ Result<std::string> hex_of(std::string_view bytes) {
   return text;
 }
 
-// A part of a file, whose hash has its place among the hashes of all parts.
+// A part of a file. Its hash is stored at its index among the hashes of all parts.
 struct Part {
   const File* file = nullptr;
   std::uint64_t begin = 0;
   std::size_t count = 0;
 };
 
-// The hashes of the parts, in their order. The disk is asked by several threads.
+// Returns the hashes of the parts, in their order. Several threads read from the disk.
 Result<std::string> hash_parts(const std::vector<Part>& parts, std::size_t at_once) {
   std::string hashes(parts.size() * kDigestBytes, '\0');
   std::mutex mutex;
-  Status failure;  // the first; guarded by mutex
+  Status failure;  // the first failure; guarded by mutex
   parallel_chunks(parts.size(), at_once, [&](std::size_t first, std::size_t end) {
     std::string bytes;
     for (std::size_t i = first; i < end; ++i) {
@@ -96,10 +96,10 @@ Result<std::string> hash_parts(const std::vector<Part>& parts, std::size_t at_on
 struct ShardFile {
   File file;
   SafetensorsHeader header;
-  std::uint64_t header_bytes = 0;  // up to the first tensor
+  std::uint64_t header_bytes = 0;  // offset of the first tensor
 };
 
-// The names of the checkpoint's files, in order.
+// Returns the names of the checkpoint's files, in order.
 Result<std::set<std::string>> shard_names(const fs::path& folder) {
   std::error_code failure;
   const fs::path index = folder / kIndex;
@@ -136,7 +136,7 @@ Result<std::vector<ShardFile>> open_shards(const fs::path& folder) {
   return shards;
 }
 
-// Spread over the tensor, its first and last bytes among them.
+// Adds parts spread over the tensor, including its first and last bytes.
 void add_sample(const File& file, const TensorInfo& tensor, std::size_t places,
                 std::vector<Part>& parts) {
   const std::uint64_t size = tensor.end - tensor.begin;

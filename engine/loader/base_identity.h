@@ -1,8 +1,8 @@
-// Tells two base models apart that go by one name.
+// A digest that distinguishes base models of the same name.
 //
 //   32 hex digits: a SHA-256 of config, tokenizer and templates, of the headers of the safetensors
 //                  files, and of a sample of every tensor
-//   "-" and 32 more, where all was read: of every byte of the safetensors files
+//   "-" and 32 more, if everything was read: of every byte of the safetensors files
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@
 
 namespace tandem {
 
-// How much of the weights is read: a sample takes some tenths of a second at most, all of them as
-// long as the disk takes.
+// How much of the weights is read. A sample takes some tenths of a second at most; the whole takes
+// as long as the disk needs.
 enum class BaseReading { sample, whole };
 
-// Of the folder of a checkpoint; `also`: what else decides about an answer, such as a chat template
-// from elsewhere. Files that are not there, but for the weights, are part of what it is. Reads with
-// several threads.
+// Returns the identity of a checkpoint's folder. `also` is further input that decides an answer,
+// such as a chat template from elsewhere. Missing files other than the weights are part of the
+// identity. Reads with several threads.
 Result<std::string> base_identity(const std::filesystem::path& folder, BaseReading reading,
                                   std::string_view also = {});
 
-// Of weights that are drawn (make_dummy_weights): the folder's files, if it is one, else the name
-// of the shape, and the seed.
+// Returns the identity of random weights (make_dummy_weights): from the folder's files if `model`
+// is a folder, else from the name of the shape, and from the seed.
 Result<std::string> dummy_base_identity(const std::filesystem::path& model, std::uint64_t seed,
                                         std::string_view also = {});
 

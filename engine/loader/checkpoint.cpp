@@ -20,15 +20,15 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxIndexBytes = 64 << 20;
-// Large enough that a thread's start costs nothing, small enough that a
-// part of a tensor keeps many threads busy.
+// Large enough to make the cost of starting a thread negligible, small enough that one part of a
+// tensor keeps many threads busy.
 constexpr std::size_t kChunkBytes = 2 << 20;
 
 bool is_aligned(const std::byte* data, DType dtype) {
   return reinterpret_cast<std::uintptr_t>(data) % size_of(dtype) == 0;
 }
 
-// convert() of elements that may lie at any address.
+// Like convert(), but the elements may lie at any address.
 void convert_unaligned(DType from, const std::byte* source, DType to, std::byte* target,
                        std::size_t count) {
   if (from == to) {
@@ -114,7 +114,7 @@ class Checkpoint final : public WeightSource {
     const TensorInfo* info;
   };
 
-  // Some quantised checkpoints do not say so in config.json; the names of their tensors do.
+  // Some quantised checkpoints are not marked in config.json; the names of their tensors show it.
   Status missing(std::string_view name) const {
     constexpr std::string_view kWeight = "weight";
     if (name.ends_with(kWeight)) {
@@ -137,7 +137,7 @@ class Checkpoint final : public WeightSource {
       file.mapping().fetch(piece);
       convert_unaligned(from, piece.data(), to, target + first * size_of(to),
                         piece.size() / size_of(from));
-      // The weights are in their place now; the mapping would count them a second time.
+      // The weights have been copied; keeping the mapping would count them a second time.
       file.mapping().drop(piece);
     });
   }
@@ -150,7 +150,7 @@ class Checkpoint final : public WeightSource {
 }  // namespace
 
 Result<std::unique_ptr<WeightSource>> open_checkpoint(const fs::path& dir) {
-  std::error_code ignored;  // what cannot be looked at is not there
+  std::error_code ignored;  // an inaccessible path counts as missing
   auto checkpoint = std::make_unique<Checkpoint>(dir.string());
   const fs::path single = dir / "model.safetensors";
   if (fs::exists(single, ignored)) {

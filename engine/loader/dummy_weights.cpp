@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-// Elements, a multiple of 4: small enough that a part of a tensor keeps many threads busy.
+// In elements, a multiple of 4. Small enough that one part of a tensor keeps many threads busy.
 constexpr std::size_t kChunk = 1 << 18;
 
 struct Spread {
@@ -22,7 +22,7 @@ struct Spread {
 Spread spread_of(std::string_view name, std::span<const std::int64_t> shape) {
   if (name.ends_with("norm.weight")) return {1.0F, 0.1F};
   if (name.ends_with(".bias")) return {0.0F, 0.05F};
-  // A uniform variable has the variance half_width^2 / 3.
+  // A uniform variable on [-h, h] has the variance h^2 / 3.
   const auto in = static_cast<float>(shape.back());
   return {0.0F, std::sqrt(3.0F / in)};
 }

@@ -33,7 +33,7 @@ bool same_letters(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string foreign_format(const fs::path& path) {
-  std::error_code ignored;  // a path that cannot be looked at is of no known format
+  std::error_code ignored;  // an inaccessible path has no known format
   if (fs::is_regular_file(path, ignored)) {
     if (!is_gguf(path)) return {};
     return fmt::format("{} is a GGUF file, llama.cpp's format. {}", path.string(), kTakeOriginal);

@@ -12,7 +12,8 @@
 namespace tandem {
 namespace {
 
-// Runs while nlohmann parses, and stops it by an exception, the only way out that it offers.
+// A callback during nlohmann's parse. It stops the parse by an exception, the only way that the
+// library offers.
 template <typename J>
 class Guard {
  public:
@@ -51,8 +52,8 @@ class Guard {
   std::vector<std::unordered_set<std::string>> keys_;
 };
 
-// The library quotes what it could not read, which need not be UTF-8, nor meant for the reader of
-// the message: the file may not be what it was taken for.
+// Removes the input that the library quotes in its messages. It need not be UTF-8 and may be
+// private, since the file may not be JSON at all.
 std::string without_quotes(std::string_view why) {
   for (const std::string_view quote : {"; last read: ", " parsing '"}) {
     why = why.substr(0, why.find(quote));
@@ -67,7 +68,7 @@ std::string without_quotes(std::string_view why) {
 
 template <typename J>
 Result<J> parse_json_object(std::string_view text) {
-  // The library takes a NUL for the end of the text and would not see what follows.
+  // The library takes a NUL for the end of the text and would ignore the rest.
   if (text.find('\0') != std::string_view::npos) return invalid("is not JSON: it holds a NUL byte");
   if (nests_deeper_than(text, kMaxJsonDepth)) return invalid("is nested too deeply");
   try {

@@ -1,4 +1,4 @@
-// JSON files that strangers wrote, parsed within limits.
+// Parsing of untrusted JSON files within limits.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +15,15 @@ namespace tandem {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;  // keeps the file's order of keys
 
-// ordered_json compares each new key with all others.
+// A limit, because ordered_json compares each new key with all others.
 inline constexpr std::size_t kMaxOrderedKeys = 10'000;
 
-// An object at the top; no key twice in one object; nested no deeper than kMaxJsonDepth; UTF-8.
-// J is Json or OrderedJson.
+// Requires an object at the top, no duplicate key in an object, nesting of at most kMaxJsonDepth,
+// and UTF-8. J is Json or OrderedJson.
 template <typename J>
 Result<J> parse_json_object(std::string_view text);
 
-// The same of a file, its path in every message.
+// Reads and parses a file under the same rules; every message contains its path.
 template <typename J>
 Result<J> read_json_object(const std::filesystem::path& path, std::uint64_t max_bytes);
 

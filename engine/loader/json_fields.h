@@ -1,4 +1,4 @@
-// Typed, bounded access to the fields of a JSON object; messages name the field.
+// Typed access to the fields of a JSON object, with bounds; messages name the field.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,8 +15,8 @@
 
 namespace tandem {
 
-// Reads from `object`, which it does not own. A field that is null counts as absent, as
-// transformers and PEFT write their defaults.
+// Reads from `object`, which it does not own. A null field counts as absent, because transformers
+// and PEFT write defaults as null.
 template <typename J>
 class JsonFields {
  public:
@@ -42,7 +42,7 @@ class JsonFields {
     return as_integer(name, *field, min, max);
   }
 
-  // min < value <= max
+  // Requires min < value <= max.
   Result<std::optional<double>> number(std::string_view name, double min, double max) const {
     const J* const field = find(name);
     if (field == nullptr) return std::optional<double>();
@@ -67,7 +67,7 @@ class JsonFields {
     return field->template get<bool>();
   }
 
-  // Empty when absent.
+  // Empty if absent.
   Result<std::string> text(std::string_view name) const {
     const J* const field = find(name);
     if (field == nullptr) return std::string();
@@ -78,7 +78,7 @@ class JsonFields {
   static Result<std::int64_t> as_integer(std::string_view name, const J& field, std::int64_t min,
                                          std::int64_t max) {
     if (!field.is_number_integer()) return invalid("'{}' must be a whole number", name);
-    // An unsigned number beyond the signed range would come out negative.
+    // An unsigned number beyond the signed range would become negative.
     const bool too_big = field.is_number_unsigned() && field.template get<std::uint64_t>() >
                                                            static_cast<std::uint64_t>(INT64_MAX);
     const auto value = too_big ? INT64_MAX : field.template get<std::int64_t>();

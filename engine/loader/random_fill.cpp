@@ -9,7 +9,8 @@
 namespace tandem {
 namespace {
 
-// High and low half of a 128-bit product, folded: every bit depends on all bits of both.
+// Folds the high and low halves of a 128-bit product, so that every bit depends on all bits of both
+// factors.
 std::uint64_t fold_multiply(std::uint64_t a, std::uint64_t b) {
   __extension__ using Wide = unsigned __int128;
   const Wide product = Wide{a} * b;
@@ -31,7 +32,7 @@ std::uint64_t random_key(std::uint64_t seed, std::string_view name) {
 void random_fill(std::uint64_t key, std::size_t begin, std::size_t count, float mean,
                  float half_width, DType dtype, void* target) {
   TANDEM_CHECK(begin % 4 == 0, "begin {}", begin);
-  constexpr std::size_t kBlock = 2048;  // in the first-level cache, with its floats
+  constexpr std::size_t kBlock = 2048;  // fits in the L1 cache together with its floats
   std::array<std::uint64_t, kBlock / 4> draws;
   std::array<std::int16_t, kBlock> steps;
   std::array<float, kBlock> values;

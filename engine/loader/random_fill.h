@@ -1,4 +1,5 @@
-// Reproducible random values, by position, so that any number of threads makes the same ones.
+// Reproducible random values that depend on their position alone, so that any number of threads
+// produces the same ones.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +10,12 @@
 
 namespace tandem {
 
-// A key that differs for every seed and name.
+// Returns a key that differs for every seed and name.
 std::uint64_t random_key(std::uint64_t seed, std::string_view name);
 
-// Writes elements [begin, begin + count) of the endless sequence of `key`, uniform in
-// mean +- half_width in steps of half_width / 2^15. `begin` is a multiple of 4; `target` gets the
-// first of them. Single-threaded, one 64-bit multiplication for four values.
+// Writes elements [begin, begin + count) of the infinite sequence of `key` to the start of
+// `target`: uniform in mean +- half_width, in steps of half_width / 2^15. `begin` is a multiple of
+// 4. Single-threaded, one 64-bit multiplication for four values.
 void random_fill(std::uint64_t key, std::size_t begin, std::size_t count, float mean,
                  float half_width, DType dtype, void* target);
 

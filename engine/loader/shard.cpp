@@ -5,7 +5,7 @@
 namespace tandem {
 namespace {
 
-// Elements: rows of A and of x stay aligned for vector loads.
+// In elements. Keeps rows of A and of x aligned for vector loads.
 constexpr std::int64_t kAligned = 8;
 
 std::int64_t share_of_vocab(const ModelSpec& spec, std::int32_t size) {

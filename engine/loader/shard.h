@@ -1,12 +1,16 @@
-// Which part of a model one of several devices holds (tensor parallelism; the cut is that of
-// Megatron-LM, Shoeybi et al. 2019, for adapters that of S-LoRA, section 6).
+// The part of a model that one of several devices holds (tensor parallelism as in Megatron-LM,
+// Shoeybi et al. 2019; for adapters as in S-LoRA, section 6).
 //
-//   q, k, v, gate, up   by columns: a rank has heads, or a range of the MLP's inner size, and of
-//                       adapters all of A, however much of it a step reads, and those rows of B
-//   o, down             by rows: a rank multiplies what it has computed, and the ranks' results are
-//                       added up; of adapters those columns of A, and all of B
-//   embedding, head     a range of the vocabulary
-//   norms               all of them
+//   q, k, v, gate, up   split by columns: a rank has some heads, or a range of the MLP's inner
+//   size;
+//                       of adapters it has all of A, of which a step may read a part, and the
+//                       matching rows of B
+//   o, down             split by rows: a rank multiplies its own activations, and the results of
+//   the
+//                       ranks are summed; of adapters it has the matching columns of A, and all of
+//                       B
+//   embedding, head     split by ranges of the vocabulary
+//   norms               not split
 #pragma once
 
 #include <cstdint>
@@ -22,15 +26,15 @@ struct Shard {
   bool is_whole() const { return size == 1; }
 };
 
-// Whether a model of this shape can be cut for so many devices; else the message says what does not
-// divide.
+// Checks that a model of this shape can be split over `size` devices; otherwise the message names
+// the dimension that is not divisible.
 Status check_shards(const ModelSpec& spec, std::int32_t size);
 
-// The shape of any rank's part: heads, KV heads and the MLP's inner size are its own; the hidden
-// size and the vocabulary stay those of the model.
+// Returns the shape of one rank's part: heads, KV heads and the MLP's inner size are divided; the
+// hidden size and the vocabulary stay those of the model.
 ModelSpec shape_of_shard(const ModelSpec& spec, std::int32_t size);
 
-// The tokens whose rows of embedding and head a rank holds.
+// The tokens whose rows of the embedding and the head a rank holds.
 struct VocabRange {
   std::int64_t first = 0;
   std::int64_t count = 0;

@@ -16,10 +16,11 @@
 namespace tandem {
 namespace {
 
-// Of all borrowed teams. Relaxed: it only bounds a number, it publishes no data.
+// Threads of all borrowed teams. Relaxed: it only limits a count and publishes no data.
 std::atomic<int> g_borrowed{0};
 
-// That compute at once: more than a container's CPU quota leaves would only stop all the others.
+// The number of threads that compute at once. More than a container's CPU quota allows would be
+// throttled together with all the others.
 int threads_of_machine() {
   static const int count = [] {
     const auto cores = static_cast<int>(std::thread::hardware_concurrency());
@@ -49,7 +50,7 @@ ThreadTeam::ThreadTeam(int helpers, std::string_view name, std::span<const int> 
           [this, thread = std::size_t(i) + 1,
            cpu = cpus.empty() ? -1 : cpus[static_cast<std::size_t>(i)],
            shown = fmt::format("{}-{}", name, i + 1).substr(0, 15)] { help(thread, shown, cpu); });
-    } catch (const std::system_error&) {  // those that are there do it all
+    } catch (const std::system_error&) {  // the threads already started do all the work
       break;
     }
   }

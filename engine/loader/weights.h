@@ -1,4 +1,4 @@
-// Where a model's weights come from: a checkpoint on disk, or seeded random numbers.
+// The source of a model's weights: a checkpoint on disk, or seeded random numbers.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,21 @@
 
 namespace tandem {
 
-// Thread-safe: the model reads many tensors at once.
+// Thread-safe, because the model reads many tensors at once.
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
   virtual bool has(std::string_view name) const = 0;
-  // Writes the tensor, converted to `dtype`, to `target` (as many elements as `shape` has). Fails
-  // if it is missing or has another shape; the message names the tensor and both shapes.
+  // Writes the tensor, converted to `dtype`, to `target`, which has as many elements as `shape`.
+  // Fails if the tensor is missing or has another shape; the message names the tensor and both
+  // shapes.
   Status read(std::string_view name, std::span<const std::int64_t> shape, DType dtype,
               void* target) const {
     return read_part(name, shape, dtype, 0, kToTheEnd, target);
   }
 
-  // The same for elements [begin, begin + count) of it, or fewer if it ends before. `begin` is a
-  // multiple of 4.
+  // Like read() for elements [begin, begin + count) of the tensor, or fewer if it ends before.
+  // `begin` is a multiple of 4.
   virtual Status read_part(std::string_view name, std::span<const std::int64_t> shape, DType dtype,
                            std::size_t begin, std::size_t count, void* target) const = 0;
 
@@ -35,12 +36,12 @@ class WeightSource {
   static constexpr std::size_t kToTheEnd = static_cast<std::size_t>(-1);
 };
 
-// DIR/model.safetensors, or the shards of DIR/model.safetensors.index.json, mapped read-only.
-// Every shard's header is checked before this returns.
+// Opens DIR/model.safetensors, or the shards of DIR/model.safetensors.index.json, and maps them
+// read-only. Every shard's header is checked before this returns.
 Result<std::unique_ptr<WeightSource>> open_checkpoint(const std::filesystem::path& dir);
 
-// Random weights of any shape, the same for the same seed and name whatever the order of reading:
-// matrices uniform with the variance of usual initialisations, norms near one.
+// Makes random weights of any shape. They depend on the seed and the name, not on the order of
+// reading. Matrices are uniform with the variance of usual initialisations, norms are near one.
 std::unique_ptr<WeightSource> make_dummy_weights(std::uint64_t seed);
 
 }  // namespace tandem

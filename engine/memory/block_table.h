@@ -10,8 +10,8 @@
 
 namespace tandem {
 
-// Holds a reference to each of its pages; drops them when destroyed. Move-only. Where there is no
-// memory for their list share() and reserve() throw, and nothing has changed.
+// Holds a reference to each of its pages and drops them when destroyed. Move-only. If there is no
+// memory for the list of pages, share() and reserve() throw and change nothing.
 class BlockTable {
  public:
   explicit BlockTable(PagePool& pool) : pool_(&pool) {}
@@ -19,19 +19,19 @@ class BlockTable {
   BlockTable& operator=(BlockTable&& other) noexcept;
   ~BlockTable() { clear(); }
 
-  // Begins with pages that somebody else has computed; nothing may write to them. Requires an
-  // empty table.
+  // Starts the table with pages that another sequence has computed; nothing may write to them.
+  // Requires an empty table.
   void share(std::span<const PageId> pages);
-  // Makes room for `tokens` tokens in all, by reclaiming if need be. All or nothing: false when
-  // there are too few pages.
+  // Makes room for `tokens` tokens in total, reclaiming pages if necessary. All or nothing: false
+  // if there are too few pages.
   [[nodiscard]] bool reserve(std::int64_t tokens);
-  // Puts a page of the same content in the place of one.
+  // Replaces a page by another with the same content.
   void replace(std::size_t index, PageId page);
   void clear();
 
   std::span<const PageId> pages() const { return pages_; }
-  // Where token `position` lives, in tokens from the start of the pool: page * page_tokens +
-  // offset. Requires that it was reserved.
+  // Returns the slot of token `position`, in tokens from the start of the pool: page * page_tokens
+  // + offset. Requires that the position was reserved.
   std::int32_t slot(std::int64_t position) const;
 
  private:

@@ -12,17 +12,17 @@
 namespace tandem {
 
 class PagePool;
-// A piece of the pool's memory: chunk c is the c-th from its start (KvCache::chunk_base).
+// A piece of the pool's memory: chunk c is the c-th from the start (KvCache::chunk_base).
 using ChunkId = StrongId<struct ChunkTag>;
 
-// A piece of an adapter's bytes that is contiguous in the pool as well: one copy.
+// A piece of an adapter's bytes that is contiguous in the pool too, so that one copy suffices.
 struct ChunkRun {
-  std::size_t from = 0;  // byte of the adapter
-  std::size_t to = 0;    // byte of the pool
+  std::size_t from = 0;  // offset in the adapter
+  std::size_t to = 0;    // offset in the pool
   std::size_t bytes = 0;
 };
 
-// Owns its chunks; gives them back to the pool when destroyed (on the engine thread). Move-only.
+// Owns its chunks and returns them to the pool when destroyed (on the engine thread). Move-only.
 class ChunkTable {
  public:
   ChunkTable() = default;
@@ -34,7 +34,8 @@ class ChunkTable {
   bool empty() const { return ids_.empty(); }
   void clear();
 
-  // Bytes [begin, end) of the adapter in as few copies as they take. `shift` is the layout's.
+  // Splits bytes [begin, end) of the adapter into as few contiguous copies as possible. `shift` is
+  // the layout's chunk_shift.
   std::vector<ChunkRun> runs(std::size_t begin, std::size_t end, std::int32_t shift) const;
 
  private:

@@ -70,7 +70,7 @@ std::vector<PageId> FreePages::take_runs(std::int32_t wanted) {
   TANDEM_CHECK(wanted <= count_, "{} pages of {} free", wanted, count_);
   std::vector<PageId> taken;
   taken.reserve(static_cast<std::size_t>(wanted));
-  // First for one run that is long enough, then for whatever comes.
+  // The first pass looks for one run that is long enough, the second takes any runs.
   for (const bool any : {false, true}) {
     std::int32_t end = highest(num_pages_ - 1, true);  // last page of the run
     while (end >= 0 && wanted > 0) {

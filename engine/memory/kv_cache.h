@@ -1,4 +1,4 @@
-// The device memory behind the page pool: one allocation, pages of KV and chunks of adapters.
+// The device memory behind the page pool: one allocation for pages of KV and chunks of adapters.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace tandem {
 
 class KvCache {
  public:
-  // [num_pages][layers][2][kv_heads][page_tokens][head_dim], allocated once; see PoolLayout.
+  // Allocates [num_pages][layers][2][kv_heads][page_tokens][head_dim] once; see PoolLayout.
   static Result<KvCache> create(Device& device, const PoolLayout& layout, std::int32_t num_pages);
 
   KvLayer layer(std::int64_t index) const;

@@ -14,7 +14,7 @@ PagePool::PagePool(std::int32_t num_pages, std::int32_t page_tokens, std::int32_
                    false) {
   TANDEM_CHECK(num_pages > 0 && page_tokens > 0 && chunks_per_page > 0,
                "{} pages of {} tokens or {} chunks", num_pages, page_tokens, chunks_per_page);
-  if (chunks_per_page == 1) return;  // no page is ever partly an adapter's
+  if (chunks_per_page == 1) return;  // a page never belongs to an adapter in part
   for (std::int32_t page = 0; page < num_pages; ++page) {
     pages_[PageId(page).index()].partial =
         partial_.extract(partial_.emplace(0, PageId(page)).first);
@@ -150,7 +150,8 @@ std::optional<ChunkTable> PagePool::take_chunks(std::int64_t count) {
   return table;
 }
 
-// Into the fullest page that has room for all of it, else into a page of its own, else scattered.
+// Takes chunks from the fullest page that has room for all of them, else from a new page, else from
+// several pages.
 void PagePool::take_tail(std::int64_t count, std::vector<ChunkId>& ids) {
   while (count > 0) {
     PageId page;

@@ -1,17 +1,17 @@
 // The fixed pool of pages that KV and adapters share (S-LoRA's Unified Paging).
 //
 // A page is free, or holds KV (referenced by any number of block tables, and perhaps kept by the
-// prefix cache), or holds chunks of adapters. Ids only: the memory that they stand for is
-// KvCache's.
+// prefix cache), or holds chunks of adapters. The pool handles ids only: KvCache owns the memory.
 //
-// When pages run out the pool takes from its reclaimables, what is worth least first over all of
-// them, until the request fits: an adapter and the KV that it computed are weighed on one scale. It
-// decides nothing else: who of the running gives way is the scheduler's choice.
+// If pages run out, the pool reclaims those of the lowest worth from all of its reclaimables until
+// the request fits: adapters and the KV that they computed are compared on one scale. It makes no
+// other decision: the scheduler chooses which running sequence is preempted.
 //
-// Giving back never allocates. Not thread-safe: the engine thread alone owns it, and what it hands
-// out is given back there. A page may be given back and taken again while a step that uses it is
-// still under way: what is enqueued later on the compute stream comes after it. Another stream that
-// writes (adapter loads) must wait for the last step that was enqueued before the pages were taken.
+// Returning pages never allocates. Not thread-safe: the engine thread alone uses the pool, and
+// pages are returned on that thread. A page may be returned and taken again while a step that uses
+// it is still running, because work enqueued later on the compute stream runs after that step.
+// Another stream that writes (adapter loads) must wait for the last step that was enqueued before
+// the pages were taken.
 #pragma once
 
 #include <algorithm>
@@ -28,14 +28,14 @@
 
 namespace tandem {
 
-// Every page is in one of the first four.
+// Every page is counted in one of the first four members.
 struct PoolCounts {
   std::int32_t free = 0;
   std::int32_t kv = 0;      // referenced by a block table
-  std::int32_t cached = 0;  // by the prefix cache alone
+  std::int32_t cached = 0;  // held by the prefix cache alone
   std::int32_t adapter = 0;
   std::int64_t chunks = 0;        // held by adapters
-  std::int64_t spare_chunks = 0;  // free, but in pages of adapters: of no use to KV
+  std::int64_t spare_chunks = 0;  // free, but in pages of adapters, so unusable for KV
 };
 
 struct PoolShape {
@@ -47,85 +47,93 @@ struct PoolShape {
   }
 };
 
-// What bringing something back takes, in seconds. Zero: not known, and only age counts.
+// The cost of restoring something that was reclaimed, in seconds. Zero: unknown, and only age
+// counts.
 struct ReclaimCosts {
-  double kv_page = 0;       // to compute the tokens of a page once more
-  double adapter_byte = 0;  // to copy to the device
+  double kv_page = 0;       // to recompute the tokens of a page
+  double adapter_byte = 0;  // to copy a byte to the device
 };
 
-// What is told in steps and uses instead of seconds, and what uses make of seconds.
+// Logical time, in steps and in uses, and the worth that follows from uses.
 class PoolClock {
  public:
-  // How many steps have been enqueued: those that may read a page that is given back now. Told by
-  // who enqueues them, for streams that do not come after the compute stream (adapter loads).
+  // steps() counts the steps enqueued so far: those may read a page that is returned now. The
+  // caller that enqueues steps calls step_enqueued(). For streams that are not ordered after the
+  // compute stream (adapter loads).
   void step_enqueued() { ++steps_; }
   std::uint64_t steps() const { return steps_; }
-  // A moment later than all before it: the time of a use, comparable over all reclaimables.
+  // Returns a time stamp for a use, later than all stamps before; comparable across all
+  // reclaimables.
   std::uint64_t stamp() { return ++uses_; }
 
-  // Of what is used now, has been used so many times in all, and would take `seconds_per_page` to
-  // be brought back: GreedyDual-Size with Frequency (Cherkasova, 1998). It is above what went last,
-  // so that what nobody uses any more falls behind, however much was made of it once.
+  // Returns the worth of an item that is used now, for the `uses`-th time, and would take
+  // `seconds_per_page` to restore: GreedyDual-Size with Frequency (Cherkasova, 1998). The worth of
+  // the last reclaimed item is added, so that items that are no longer used lose rank, however
+  // often they were used before.
   Worth worth(std::uint64_t uses, double seconds_per_page) {
     const auto counted = static_cast<double>(std::min(uses, kMostUses));
     return {went_last_ + counted * seconds_per_page, stamp()};
   }
   void went(const Worth& worth) { went_last_ = std::max(went_last_, worth.seconds); }
-  // So many count: more would take long to be forgotten when what is popular changes.
+  // The cap on the number of uses that count. With a higher one, formerly popular items would stay
+  // for long after the popularity has changed.
   static constexpr std::uint64_t kMostUses = 16;
 
  private:
   std::uint64_t steps_ = 0;
   std::uint64_t uses_ = 0;
-  double went_last_ = 0;  // the seconds of its worth
+  double went_last_ = 0;  // Worth::seconds of the last reclaimed item
 };
 
 class PagePool {
  public:
   PagePool(std::int32_t num_pages, std::int32_t page_tokens, std::int32_t chunks_per_page = 1);
-  ~PagePool();  // every page must have come back
+  ~PagePool();  // every page must have been returned
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
 
   const PoolShape& shape() const { return shape_; }
   PoolClock& clock() { return clock_; }
-  // Of uses from now on; finite, not negative.
+  // Sets the costs for uses from now on; finite, not negative.
   void set_costs(const ReclaimCosts& costs) { costs_ = costs; }
   const ReclaimCosts& costs() const { return costs_; }
   std::int32_t num_free() const { return free_.count(); }
   PoolCounts counts() const;
 
-  // Adapters: `count` chunks, whole pages first and adjacent where possible. All or nothing, also
-  // where there is no memory for their list (it throws).
+  // Takes `count` chunks for an adapter, whole pages first and adjacent where possible. All or
+  // nothing, also if there is no memory for the list of chunks (it throws).
   std::optional<ChunkTable> take_chunks(std::int64_t count);
 
-  // PoolClock::steps() when the last of these chunks' pages was given back, by KV or by adapters.
+  // Returns PoolClock::steps() at the time of the last return of any of these chunks' pages, by KV
+  // or by adapters.
   std::uint64_t last_release(std::span<const ChunkId> chunks) const;
 
-  // Registered until removed; both outlive their registration.
+  // A reclaimable is registered until removed; it and the pool must outlive the registration.
   void add(Reclaimable& reclaimable);
   void remove(Reclaimable& reclaimable);
-  // Free pages, and those that reclaimables would give: about what can be had.
+  // Returns the free pages plus those that the reclaimables would return: about the number that can
+  // be had.
   std::int64_t available_pages() const;
-  // Reclaims until `count` pages are free; false when there are not so many.
+  // Reclaims until `count` pages are free; false if there are not so many.
   [[nodiscard]] bool make_room(std::int64_t count);
 
-  // KV, for BlockTable and the prefix cache. A page is free when its last reference goes.
-  PageId take_page();           // one reference; requires num_free() > 0
-  void reference(PageId page);  // one more; requires that the page holds KV
+  // For KV: used by BlockTable and the prefix cache. A page becomes free when its last reference is
+  // dropped.
+  PageId take_page();           // with one reference; requires num_free() > 0
+  void reference(PageId page);  // adds one; requires that the page holds KV
   void drop_reference(PageId page);
-  void set_cached(PageId page);  // a reference that counts as the prefix cache's
+  void set_cached(PageId page);  // adds a reference, held by the prefix cache
   void drop_cached(PageId page);
 
  private:
   friend class ChunkTable;
   using Partial = std::set<std::pair<std::int32_t, PageId>>;
   struct Page {
-    std::int32_t references = 0;  // the cache's included
-    std::int32_t chunks = 0;      // owned by adapters
+    std::int32_t references = 0;  // including the prefix cache's
+    std::int32_t chunks = 0;      // number owned by adapters
     bool cached = false;
-    std::uint64_t released = 0;  // PoolClock::steps() when it, or a chunk of it, was given back
-    Partial::node_type partial;  // its place in partial_, while it is not in there
+    std::uint64_t released = 0;  // PoolClock::steps() when a chunk of it, or all, was returned
+    Partial::node_type partial;  // the page's node for partial_, kept here while it is not in there
   };
 
   PageId page_of(ChunkId chunk) const { return PageId(chunk.value() / shape_.chunks_per_page); }
@@ -142,11 +150,11 @@ class PagePool {
   FreePages free_;
   std::vector<Page> pages_;
   std::vector<bool> chunk_owned_;  // [num_pages * chunks_per_page]
-  // Adapter pages with room, by how many chunks are free in them.
+  // Adapter pages with room, ordered by their number of free chunks.
   Partial partial_;
-  std::int32_t idle_pages_ = 0;  // cached, no other reference
+  std::int32_t idle_pages_ = 0;  // cached pages without another reference
   std::int32_t adapter_pages_ = 0;
-  std::int64_t chunks_ = 0;  // owned
+  std::int64_t chunks_ = 0;  // chunks owned by adapters
   std::vector<Reclaimable*> reclaimables_;
 };
 

@@ -1,27 +1,28 @@
-// How the one device allocation behind the page pool is cut.
+// The layout of the one device allocation behind the page pool.
 //
 //   pool  [page 0][page 1] ...                       a page id serves all layers of a sequence
 //   page  [layer 0: K, V][layer 1: K, V] ... (pad)   KV of page_tokens tokens, or
 //         [chunk][chunk] ...                         chunks_per_page pieces of adapters
 //
-// A page belongs to KV or to adapters as a whole; an adapter's run of bytes is cut into chunks that
+// A page belongs to KV or to adapters as a whole. An adapter's run of bytes is cut into chunks that
 // may lie in any pages (LoraPages of gpu/ops.h finds a byte by chunk id).
 //
-// Why 16 tokens: a sequence wastes half a page on average, 8 tokens or 10 % at alpaca's mean length
-// of 77 and 1.6 % at sharegpt's 499 (32 tokens: 21 % and 3.2 %), and the prefix cache shares whole
-// pages only. Smaller pages would make block tables and the attention kernels' gathers longer.
-// Why one layer's KV of a page (rounded down to a power of two, 4 to 256 KiB) is a chunk: a page is
-// then a whole number of chunks, and only an adapter's last chunk is partly empty. bf16:
+// A page has 16 tokens: a sequence wastes half a page on average, 8 tokens, which is 10 % at
+// alpaca's mean length of 77 and 1.6 % at sharegpt's 499 (32 tokens: 21 % and 3.2 %), and the
+// prefix cache shares whole pages only. Smaller pages would make block tables and the attention
+// kernels' gathers longer. A chunk has the size of one layer's KV of a page (rounded down to a
+// power of two, 4 to 256 KiB): a page is then a whole number of chunks, and only an adapter's last
+// chunk is partly empty. Sizes of adapters and their waste in bf16:
 //
 //                 page     chunk     rank 8 qkv          rank 8 all7    (rank 128: a 16th of it)
 //   Llama-2-7B    8 MiB    256 KiB   12.6 MB, 0.0 %      40.0 MB, 0.3 %
 //   Llama-3-8B    2 MiB     64 KiB    9.4 MB, 0.0 %      41.9 MB, 0.0 %
 //   Qwen2.5-7B  896 KiB     32 KiB    6.9 MB, 0.0 %      40.4 MB, 0.0 %
 //
-// tests/engine/memory/pool_waste_test prints all ranks, and what is left of it in a pool that has
-// seen 2,000 adapters come and go beside KV: <= 0.1 % waste, and copies of 1.0 to 4.9 MB where a
-// layer has 1.5 to 8.3 MB. A layer's piece is copied in runs of adjacent chunks:
-// within a page always, over pages where the pool found adjacent ones.
+// tests/engine/memory/pool_waste_test prints all ranks, and the waste in a pool after 2,000
+// adapters have been loaded and evicted beside KV: <= 0.1 %, and copies of 1.0 to 4.9 MB for layers
+// of 1.5 to 8.3 MB. A layer's piece is copied in runs of adjacent chunks: always within a page, and
+// across pages if the pool found adjacent ones.
 #pragma once
 
 #include <cstddef>

@@ -30,7 +30,7 @@ void PrefixCache::Position::clear() {
 void PrefixCache::Position::take_back() {
   for (Node* node = node_; node != nullptr && node->parent != nullptr; node = node->parent) {
     --node->uses;
-    node->worth = cache_->worth_now(*node);  // none of the path is among the idle
+    node->worth = cache_->worth_now(*node);  // no node of the path is in the idle set
   }
   clear();
 }
@@ -101,7 +101,8 @@ void PrefixCache::reclaim_least() {
   drop(*idle_.begin()->second);
 }
 
-// The address of the parent is different in every process, so nobody outside can aim at collisions.
+// The parent's address is part of the hash and differs in every process, so a client cannot
+// construct collisions.
 std::uint64_t PrefixCache::hash_of(const Node* parent, std::span<const TokenId> tokens) const {
   constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15U;
   auto hash = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(parent));
@@ -139,7 +140,7 @@ PrefixCache::Node& PrefixCache::insert(Node& parent, std::uint64_t hash,
   node->idle = idle_.extract(idle_.emplace(Worth(), node.get()).first);
   Node& inserted = *nodes_.emplace(hash, std::move(node))->second;
   pool_->set_cached(page);
-  ++parent.children;  // its position goes on to the child at once, so it is not among the idle
+  ++parent.children;  // the position moves on to the child at once, so the parent is not idle
   return inserted;
 }
 
@@ -147,13 +148,13 @@ bool PrefixCache::idle_leaf(const Node& node) const {
   return node.children == 0 && node.positions == 0;
 }
 
-// From a node to its child, or from nowhere to a root.
+// Moves the position from a node to its child, or from no node to a root.
 void PrefixCache::step_to(Position& position, Node& node) {
   if (node.parent != nullptr) {
     if (node.idle.empty()) node.idle = idle_.extract({node.worth, &node});
     ++node.uses;
     node.worth = worth_now(node);
-    --node.parent->positions;  // has a child now: stays
+    --node.parent->positions;  // the parent has a child now, so it is not idle
     ++position.depth_;
   }
   ++node.positions;
@@ -184,7 +185,7 @@ void PrefixCache::drop(Node& node) {
   Node& parent = *node.parent;
   idle_.erase({node.worth, &node});
   pool_->drop_cached(node.page);
-  // Whoever used the child used the parent.
+  // Every use of the child was a use of the parent.
   parent.worth = std::max(parent.worth, node.worth);
   const auto [begin, end] = nodes_.equal_range(node.hash);
   nodes_.erase(

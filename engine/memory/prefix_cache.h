@@ -1,21 +1,21 @@
-// KV that was computed once and may be used again: whole pages, found by the tokens up to their end
-// and by the adapter that computed them.
+// Cached KV for reuse: whole pages, looked up by all tokens up to the end of the page and by the
+// adapter that computed them.
 //
-// A tree for each content digest of an adapter ("" for the base model): a node is one page of
-// tokens after its parent's, so that a chain of nodes is a prefix. Nodes are found by a hash of
-// (parent, tokens) and compared by both: nothing is ever believed by its hash. An adapter that was
-// replaced has another digest, so its successor cannot meet its KV; the same content under two
-// names shares.
+// There is one tree for each content digest of an adapter ("" for the base model). A node is one
+// page of tokens that follows its parent's, so a chain of nodes is a prefix. Nodes are found by a
+// hash of (parent, tokens) and then compared in full, so a hash collision is harmless. A replaced
+// adapter has another digest, so its successor cannot reuse its KV; the same content under two
+// names is shared.
 //
-// A page belongs to the pool; the cache holds one reference to it, every block table that shares it
-// another. Nodes on the path of a Position stay. The others are given back when the pool asks,
-// those that are worth least first, children before their parents.
+// A page belongs to the pool; the cache holds one reference to it, and every block table that
+// shares it another. Nodes on the path of a Position are kept. Other nodes are returned on the
+// pool's request, the lowest worth first, children before their parents.
 //
-// The engine thread alone uses it. Where there is no memory left enter() and extend() throw, and
-// what they were given is as it was, or as after some of the pages; what gives up or forgets never
-// allocates. A page may be offered as soon as the step that computes it is
-// planned for good: a later step comes after it on the stream, and within the same step its keys
-// are written before any row reads them (StepBatch tells which: AttentionSequence::settled).
+// Only the engine thread uses it. If there is no memory, enter() and extend() throw and leave their
+// arguments as they were, or as after some of the pages; functions that drop nodes never allocate.
+// A page may be offered as soon as the step that computes it is definitely planned: a later step
+// comes after it on the stream, and within the same step its keys are written before any row reads
+// them (StepBatch provides AttentionSequence::settled for this).
 #pragma once
 
 #include <cstddef>
@@ -42,7 +42,7 @@ class PrefixCache final : public Reclaimable {
   using Idle = std::set<std::pair<Worth, Node*>>;
 
  public:
-  // How far a sequence has come in the tree; keeps that path. Move-only, empty at first.
+  // A sequence's position in the tree; it keeps the path from the root. Move-only, empty at first.
   class Position {
    public:
     Position() = default;
@@ -51,7 +51,7 @@ class PrefixCache final : public Reclaimable {
     ~Position() { clear(); }
 
     void clear();
-    void take_back();  // the same, as if it had never come past: its uses do not count
+    void take_back();  // like clear(), but also undoes the uses that it counted
     std::int32_t num_pages() const { return depth_; }  // from the start of the sequence
 
    private:
@@ -61,23 +61,25 @@ class PrefixCache final : public Reclaimable {
     std::int32_t depth_ = 0;
   };
 
-  // Registers with the pool. Tests give few hash bits, so that collisions are many.
+  // Registers with the pool. Tests pass few hash bits to provoke collisions.
   explicit PrefixCache(PagePool& pool, int hash_bits = 64);
-  ~PrefixCache() override;  // no Position is left
+  ~PrefixCache() override;  // requires that no Position is left
 
-  // Puts `position` after the longest cached chain of whole pages that `tokens` begin with, and
-  // lets `table` share its pages. Returns how many tokens that are. Requires both to be empty.
+  // Moves `position` to the end of the longest cached chain of whole pages that is a prefix of
+  // `tokens`, and makes `table` share its pages. Returns the number of tokens in them. Requires
+  // both to be empty.
   std::int64_t enter(Position& position, const std::string& digest, std::span<const TokenId> tokens,
                      BlockTable& table);
 
-  // Offers the whole pages of a sequence that are not offered yet. `tokens` are its leading ones
-  // whose KV is computed, `settled` of them by steps before the one being planned: where another
-  // sequence was faster, such a page of `table` is replaced by the other's, while one that is still
-  // to be written waits for the next call. Requires that `position` has been entered.
+  // Offers the whole pages of a sequence that are not offered yet. `tokens` are its leading tokens
+  // with computed KV; the first `settled` of them were computed by steps before the one being
+  // planned. If another sequence has offered the same page before, the page of `table` is replaced
+  // by that one; a page that is still to be written waits for the next call. Requires that
+  // `position` has been entered.
   void extend(Position& position, std::span<const TokenId> tokens, std::int64_t settled,
               BlockTable& table);
 
-  // Forgets all that no Position keeps.
+  // Drops all nodes that no Position keeps.
   void drop_idle();
 
   std::size_t num_pages() const { return nodes_.size(); }
@@ -88,16 +90,17 @@ class PrefixCache final : public Reclaimable {
 
  private:
   struct Node {
-    Node* parent = nullptr;       // null: the root of a digest
-    std::uint64_t hash = 0;       // of parent and tokens
+    Node* parent = nullptr;       // null for the root of a digest
+    std::uint64_t hash = 0;       // hash of parent and tokens
     std::vector<TokenId> tokens;  // page_tokens of them
     PageId page;
     std::int32_t children = 0;
-    std::int32_t positions = 0;  // that end here
-    std::uint64_t uses = 0;      // by Positions that came past
+    std::int32_t positions = 0;  // number of Positions at this node
+    std::uint64_t uses = 0;      // number of Positions that have passed it
     Worth worth;
-    std::string digest;  // roots only
-    // Of every node but a root, while it is not in there: so that idling takes no memory.
+    std::string digest;  // set in roots only
+    // The node for idle_, kept here while it is not in there, so that adding it to idle_ does not
+    // allocate. Empty in roots.
     Idle::node_type idle;
   };
 
@@ -109,7 +112,7 @@ class PrefixCache final : public Reclaimable {
   void step_to(Position& position, Node& node);
   Worth worth_now(const Node& node) const;
   void leave(Node& node);
-  void settle(Node& node);  // after a child or a position has left it
+  void settle(Node& node);  // called after a child or a position has left the node
   void drop(Node& node);
 
   PagePool* pool_;

@@ -1,4 +1,5 @@
-// Who holds pages only because nobody else wants them: the prefix cache, idle adapters.
+// An interface for holders of pages that are kept only until others need them: the prefix cache,
+// idle adapters.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +8,10 @@
 
 namespace tandem {
 
-// How much there is to say for keeping something that is idle: what is worth least goes first,
-// whoever holds it, and of equals what was used longest ago. PoolClock::worth() makes it.
+// The value of keeping an idle item. The pool reclaims the lowest first, whoever holds it, and
+// among equals the least recently used. PoolClock::worth() computes it.
 struct Worth {
-  double seconds = 0;          // each page of it would take to be brought back, weighed
+  double seconds = 0;          // weighted time to restore each of its pages
   std::uint64_t last_use = 0;  // PoolClock::stamp()
 
   friend bool operator<(const Worth& a, const Worth& b) {
@@ -18,7 +19,7 @@ struct Worth {
   }
 };
 
-// Called by the PagePool that it is registered with, on the engine thread.
+// Called on the engine thread by the PagePool that it is registered with.
 class Reclaimable {
  public:
   Reclaimable() = default;
@@ -26,11 +27,12 @@ class Reclaimable {
   Reclaimable& operator=(const Reclaimable&) = delete;
   virtual ~Reclaimable() = default;
 
-  // Of what would go first; nothing: there is nothing to give.
+  // Returns the worth of the item that would be reclaimed first; nothing if there is none.
   virtual std::optional<Worth> least() const = 0;
-  // Gives that one back to the pool, now. Requires least().
+  // Returns that item's pages to the pool at once. Requires least().
   virtual void reclaim_least() = 0;
-  // About how many pages it could give in all. An admission asks, before anything is taken away.
+  // Returns about how many pages it could free in total. An admission asks this before anything is
+  // reclaimed.
   virtual std::int64_t reclaimable_pages() const = 0;
 };
 

@@ -11,7 +11,7 @@ constexpr Duration kLongestWait = std::chrono::minutes(5);
 }  // namespace
 
 void FetchBackOff::failed(const std::string& digest, const Status& why, TimePoint now) {
-  // Nobody has asked for these in a long time.
+  // Removes entries that have not been asked for in a long time.
   std::erase_if(held_, [&](const auto& each) { return now - each.second.until > kLongestWait; });
   Held& held = held_[digest];
   held.why = why;

@@ -1,5 +1,5 @@
-// Adapters of which all that came was refused: what is wrong with them may be this engine's own
-// (another base, too little memory), and would be so with the next copy, too.
+// Back-off for adapters whose copies were all refused. The cause may be this engine's own (another
+// base, too little memory) and would then apply to the next copy, too.
 #pragma once
 
 #include <map>
@@ -10,14 +10,14 @@
 
 namespace tandem {
 
-// By digest. For one thread at a time.
+// Keyed by digest. Not thread-safe.
 class FetchBackOff {
  public:
-  // It is not fetched for 3 s from now on; for twice as long as the last time, up to 5 min, when it
-  // fails again.
+  // Blocks fetches of the adapter for 3 s from `now`; after repeated failures for twice as long as
+  // the last time, up to 5 min.
   void failed(const std::string& digest, const Status& why, TimePoint now);
   void succeeded(const std::string& digest) { held_.erase(digest); }
-  // Ok: it may be fetched. Else what failed() was told.
+  // Ok if the adapter may be fetched, else the status that was passed to failed().
   Status refusal(const std::string& digest, TimePoint now) const;
 
  private:

@@ -31,7 +31,8 @@ bool is_digest_name(std::string_view name) {
          });
 }
 
-// Clients hear of it, who have no business with this machine's paths, and did nothing wrong.
+// The path goes to the log only: clients see the status, must not learn this machine's paths, and
+// did not cause the error.
 Status cannot_write(std::string_view what, const fs::path& path, const std::string& reason) {
   log::warning("adapter store: {} {}: {}", what, path.string(), reason);
   return error(StatusCode::unavailable,
@@ -76,7 +77,7 @@ IncomingAdapter::~IncomingAdapter() {
   try {
     std::error_code ignored;
     fs::remove_all(folder_, ignored);
-  } catch (const std::exception&) {  // no memory: the next start tries again, as after failures
+  } catch (const std::exception&) {  // no memory: the next start tries again
   }
   store_.give_back(room_);
 }
@@ -138,7 +139,8 @@ Result<std::unique_ptr<LocalStore>> LocalStore::open(const fs::path& folder,
   return store;
 }
 
-// By the folders' times, which find() sets: the order of use outlives the process.
+// The order is taken from the folders' modification times, which find() sets, so that the order of
+// use outlives the process.
 Status LocalStore::scan() {
   const std::lock_guard lock(mutex_);
   std::vector<std::pair<fs::file_time_type, std::string>> found;
@@ -172,7 +174,7 @@ std::optional<LocalStore::Kept> LocalStore::find(const std::string& digest) {
   if (found == entries_.end()) return std::nullopt;
   std::error_code ignored;
   if (fs::symlink_status(folder_ / digest, ignored).type() != fs::file_type::directory) {
-    // Somebody has taken it away, or put a link in its place.
+    // The folder was removed, or replaced by a link.
     used_bytes_ -= found->second.bytes;
     entries_.erase(found);
     return std::nullopt;
@@ -183,7 +185,7 @@ std::optional<LocalStore::Kept> LocalStore::find(const std::string& digest) {
 LocalStore::Kept LocalStore::use(Entries::iterator entry) {
   entry->second.last_use = ++uses_;
   const fs::path folder = folder_ / entry->first;
-  std::error_code ignored;  // only the order after the next start
+  std::error_code ignored;  // affects only the order after the next start
   fs::last_write_time(folder, fs::file_time_type::clock::now(), ignored);
   auto hold = std::make_shared<const bool>(true);
   std::erase_if(entry->second.users, [](const auto& user) { return user.expired(); });
@@ -223,7 +225,7 @@ Result<std::unique_ptr<IncomingAdapter>> LocalStore::begin(std::uint64_t bytes) 
   return incoming;
 }
 
-// Least recently used first.
+// Removes the least recently used first.
 bool LocalStore::make_room(std::uint64_t bytes) {
   while (used_bytes_ > max_bytes_ - bytes) {
     auto victim = entries_.end();
@@ -242,8 +244,8 @@ bool LocalStore::make_room(std::uint64_t bytes) {
   return true;
 }
 
-// Renamed first, so that no half of an adapter is ever found under its digest. What cannot be
-// removed the next start tries again.
+// The folder is renamed first, so that a partly deleted adapter is never found under its digest. If
+// the removal fails, the next start repeats it.
 void LocalStore::remove(Entries::iterator entry) {
   std::error_code failure;
   const fs::path folder = folder_ / entry->first;

@@ -1,9 +1,9 @@
-// Adapters that came from other engines, kept in a folder of this machine's: one folder for each,
-// named by its digest, of a bounded size together.
+// Adapters that came from other engines, kept in a folder on this machine: one subfolder per
+// adapter, named by its digest, with a limit on the total size.
 //
-// What is here is proven by nobody: whoever loads it compares the digest, and drops what is not
-// what its name says. A folder has its name only when it is whole and on the disk; what a crash
-// leaves behind has another name, and goes at the next start.
+// The store does not verify contents: whoever loads an adapter compares the digest, and drops a
+// folder whose content does not match its name. A folder gets its name only when it is complete and
+// on the disk; folders left by a crash have other names and are removed at the next start.
 #pragma once
 
 #include <cstdint>
@@ -23,39 +23,41 @@ namespace tandem {
 
 class LocalStore;
 
-// A folder that is being filled, by one thread; gone again unless LocalStore::keep() takes it.
+// A folder that one thread is filling. It is removed on destruction unless LocalStore::keep() takes
+// it.
 class IncomingAdapter {
  public:
   ~IncomingAdapter();
   IncomingAdapter(const IncomingAdapter&) = delete;
   IncomingAdapter& operator=(const IncomingAdapter&) = delete;
 
-  // Opens a file of this name in it, and ends the one before.
+  // Opens a file of this name in the folder, after finishing the previous one.
   Status begin_file(const std::string& name);
-  // Refuses what goes beyond the room that was asked for.
+  // Refuses bytes beyond the room that was requested.
   Status append(std::string_view bytes);
-  // Where it is as long as it is here.
+  // The folder's path for the life of this object.
   const std::filesystem::path& folder() const { return folder_; }
 
  private:
   friend class LocalStore;
   IncomingAdapter(LocalStore& store, std::filesystem::path folder, Folder opened,
                   std::uint64_t room);
-  Status end_file();  // all of it is on the disk
+  Status end_file();  // all of the file is on the disk after it
 
   LocalStore& store_;
-  std::filesystem::path folder_;  // empty: kept
-  const Folder opened_;           // that is written into, whatever takes its place
+  std::filesystem::path folder_;  // empty after LocalStore::keep()
+  const Folder opened_;           // the folder written into, even if its path is replaced
   const std::uint64_t room_;
   std::uint64_t written_ = 0;
   int descriptor_ = -1;
 };
 
-// Thread-safe. The one least recently used goes when room is wanted, but for those in use.
+// Thread-safe. If room is needed, the least recently used adapter that is not in use is removed.
 class LocalStore {
  public:
-  // Makes the folder if there is none. already_exists: another process has it; each needs its own.
-  // What is in it beyond `max_bytes` goes; files that are not this store's stay, and do not count.
+  // Opens the folder and creates it if it does not exist. already_exists: another process has it
+  // open; each process needs its own. Adapters in it beyond `max_bytes` are removed; files that are
+  // not this store's are kept and not counted.
   static Result<std::unique_ptr<LocalStore>> open(const std::filesystem::path& folder,
                                                   std::uint64_t max_bytes);
   ~LocalStore();
@@ -64,21 +66,23 @@ class LocalStore {
 
   struct Kept {
     std::filesystem::path folder;      // without links, for Folder::open()
-    std::shared_ptr<const void> hold;  // it stays as long as this does
+    std::shared_ptr<const void> hold;  // keeps the adapter in the store as long as this lives
   };
-  // Used last from now on. None: it is not here.
+  // Marks the adapter as most recently used. Nothing: it is not in the store.
   std::optional<Kept> find(const std::string& digest);
-  // It stays for as long as this user lives, too. False: it is not here, and nothing happens.
+  // Keeps the adapter also for as long as `user` lives. False, without effect: it is not in the
+  // store.
   bool used_by(const std::string& digest, std::weak_ptr<const void> user);
 
-  // Makes room. resource_exhausted: all of the store would not do, or others use it. unavailable,
-  // as of keep() and of IncomingAdapter: the disk failed, or is full; the log says where.
+  // Makes room. resource_exhausted: the whole store would not suffice, or the rest of it is in use.
+  // unavailable (also from keep() and IncomingAdapter): the disk failed or is full; the log has the
+  // path.
   Result<std::unique_ptr<IncomingAdapter>> begin(std::uint64_t bytes);
-  // `digest`: 32 hexadecimal digits. In the place of what may have that name.
+  // Keeps the folder under `digest`, 32 hexadecimal digits, and replaces an adapter of that name.
   Result<Kept> keep(std::unique_ptr<IncomingAdapter> incoming, const std::string& digest);
   void drop(const std::string& digest);
 
-  std::uint64_t used_bytes() const;  // with what is on its way
+  std::uint64_t used_bytes() const;  // including incoming adapters
   std::uint64_t max_bytes() const { return max_bytes_; }
 
  private:
@@ -92,15 +96,15 @@ class LocalStore {
 
   LocalStore(std::filesystem::path folder, std::uint64_t max_bytes, int lock);
   Status scan();
-  bool make_room(std::uint64_t bytes);  // all below: mutex_ held
+  bool make_room(std::uint64_t bytes);  // this one and the two below require mutex_ held
   void remove(Entries::iterator entry);
   Kept use(Entries::iterator entry);
-  void give_back(std::uint64_t bytes);  // takes mutex_
+  void give_back(std::uint64_t bytes);  // locks mutex_ itself
 
   const std::filesystem::path folder_;
   const std::uint64_t max_bytes_;
-  const int lock_;            // descriptor of the file that is locked
-  mutable std::mutex mutex_;  // guards these
+  const int lock_;            // descriptor of the lock file
+  mutable std::mutex mutex_;  // guards the members below
   Entries entries_;
   std::uint64_t used_bytes_ = 0;
   std::uint64_t uses_ = 0;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kOk = 200;
 
-// The loop would go on after an exception, and with it the call, as if the sink had done its part.
+// The event loop would swallow an exception and continue the call as if the sink had succeeded.
 template <typename Step>
 Status without_exceptions(const Step& step) {
   try {
@@ -21,8 +21,8 @@ Status without_exceptions(const Step& step) {
   }
 }
 
-// On the loop's thread, which waits for nothing else: what the sink takes its time for holds up the
-// connection, and with it the peer.
+// Runs on the loop's thread, which serves nothing else: a slow sink holds up the connection, and so
+// throttles the peer.
 class FileCall final : public CallEvents {
  public:
   FileCall(EventLoop& loop, const PeerSink& sink, const PeerTimes& times)
@@ -53,7 +53,7 @@ class FileCall final : public CallEvents {
   }
 
   void on_bytes(std::string_view bytes) override {
-    if (answer_) return;  // what came with the head that ended it
+    if (answer_) return;  // bytes that came with the head that ended the call
     if (bytes.size() > sink_.max_bytes - taken_) return end(too_much());
     taken_ += bytes.size();
     Status taken = without_exceptions([&] { return sink_.take(bytes); });
@@ -121,7 +121,7 @@ class FileCall final : public CallEvents {
   const PeerTimes& times_;
   LoopTimer span_;
   std::uint64_t taken_ = 0;
-  std::uint64_t taken_before_ = 0;  // this span
+  std::uint64_t taken_before_ = 0;  // in the current span
   std::optional<PeerAnswer> answer_;
 };
 
@@ -131,7 +131,7 @@ PeerAnswer ending() {
 
 }  // namespace
 
-// While it lives stop() finds the loop, which may go by an exception, too.
+// Makes the loop available to stop() during the call, also when an exception ends it.
 struct PeerStop::Running {
   Running(PeerStop& stop, EventLoop& loop) : of(stop) {
     const std::lock_guard lock(of.mutex_);

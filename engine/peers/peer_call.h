@@ -1,4 +1,4 @@
-// One file of an adapter, asked of one engine: what a peer may do is bounded here.
+// Fetches one file of an adapter from one engine, within limits on what the peer may send.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +16,24 @@ namespace tandem {
 struct PeerTimes {
   CallDeadlines deadlines{std::chrono::seconds(2), std::chrono::seconds(10),
                           std::chrono::seconds(10)};
-  // A file must have come after so long and a second for each so many bytes that it may have: one
-  // that comes a byte at a time is late, too.
+  // The limit for a whole file: this long plus one second for each `bytes_per_s` of its maximal
+  // size, so that a peer that sends a byte at a time is given up, too.
   Duration longest = std::chrono::seconds(30);
   std::uint64_t bytes_per_s = 4'000'000;
-  // Nor may all of a large file's time be had by a few bytes: of a body so many must come in each
-  // such span, or the rest of it.
+  // A minimum rate, so that a few bytes cannot take up all of a large file's time: in each `span`
+  // this many bytes of the body must arrive, or the rest of it.
   Duration span = std::chrono::seconds(10);
   std::uint64_t bytes_per_span = 1'000'000;
 };
 
-// What became of it. `status` says more, but for `ok` and `lacks`.
+// The outcome of a call. `status` has the details, except for `ok` and `lacks`.
 struct PeerAnswer {
   enum class Kind {
     ok,
     lacks,   // it does not have the adapter
-    busy,    // it sends as much as it does at once: later, perhaps
+    busy,    // it sends as many files as it may at once; retry later
     failed,  // another peer may do better
-    ours,    // no peer's fault
+    ours,    // caused by this engine, not by a peer
   };
   Kind kind = Kind::ok;
   Status status = {};
@@ -42,16 +42,17 @@ struct PeerAnswer {
   static PeerAnswer ours(Status status) { return {Kind::ours, std::move(status)}; }
 };
 
-// What is done with the bytes. A failure ends the call: Kind::ours, but for begin()'s
-// resource_exhausted: another peer may announce less.
+// Receives the bytes. A failure ends the call with Kind::ours, except that resource_exhausted from
+// begin() is Kind::failed, because another peer may announce fewer bytes.
 struct PeerSink {
   std::uint64_t max_bytes = 0;
-  // With the length that the peer announces, max_bytes if none; before the first byte.
+  // Called before the first byte with the length that the peer announces, or max_bytes if it
+  // announces none.
   std::function<Status(std::uint64_t bytes, bool is_announced)> begin = nullptr;
   std::function<Status(std::string_view bytes)> take;
 };
 
-// Ends the calls that are under way and all later ones, from another thread.
+// Ends the running call and all later ones, from another thread.
 class PeerStop {
  public:
   void stop();
@@ -65,7 +66,8 @@ class PeerStop {
   EventLoop* running_ = nullptr;
 };
 
-// Takes as long as the file takes to come, on the calling thread. One call at a time for a `stop`.
+// Blocks the calling thread until the file has arrived or the call has failed. One call at a time
+// for a `stop`.
 PeerAnswer call_peer(const HttpAddress& peer, const std::string& target, const std::string& api_key,
                      const PeerTimes& times, const PeerSink& sink, PeerStop& stop);
 

@@ -16,9 +16,9 @@
 namespace tandem {
 namespace {
 
-constexpr std::size_t kMostNamed = 4;  // peers of a message
+constexpr std::size_t kMostNamed = 4;  // number of peers named in a message
 
-// What those said that could not help, for a message of a bounded length.
+// The replies of the peers that could not help, for a message of bounded length.
 class Refusals {
  public:
   void add(const HttpAddress& peer, const Status& why) {
@@ -56,10 +56,10 @@ Status nobody_gives(std::size_t lack, const Refusals& refusals) {
 
 namespace {
 
-// What is done with a file while it comes, beside the thread that writes it.
+// Processes a file while it arrives, on a thread beside the one that writes it.
 class Arrival {
  public:
-  // Where no thread is to be had, nothing is.
+  // If no thread can be started, nothing is processed.
   Arrival(const PeerFetcher::Arrive& arrive, const std::filesystem::path& folder,
           std::uint64_t bytes)
       : writing_(std::make_shared<FileProgress>(bytes)) {
@@ -69,13 +69,13 @@ class Arrival {
       arrived_ = {StatusCode::resource_exhausted, "there is no thread for it"};
     }
   }
-  // Unless it was ended before, an exception has.
+  // If end() was not called before, an exception is the reason.
   ~Arrival() { (void)end({StatusCode::unavailable, "out of memory"}); }
   Arrival(const Arrival&) = delete;
   Arrival& operator=(const Arrival&) = delete;
 
   void grow(std::uint64_t bytes) { writing_->grow(bytes); }
-  // No more comes. What was said of what came; the first call has it.
+  // Ends the file's progress and joins the thread. The first call returns the result of processing.
   Status end(const Status& why) noexcept {
     writing_->end(copy_of(why));
     if (thread_.joinable()) thread_.join();
@@ -92,7 +92,7 @@ class Arrival {
   }
 
   const std::shared_ptr<FileProgress> writing_;
-  Status arrived_;  // of the thread, until it has ended
+  Status arrived_;  // written by the thread; readable after the join
   std::thread thread_;
 };
 
@@ -169,7 +169,7 @@ Result<std::unique_ptr<IncomingAdapter>> PeerFetcher::take_room(std::uint64_t by
   return store_.begin(bytes);
 }
 
-// The small file first: most engines lack the adapter, and say so.
+// The small file is fetched first, because most engines lack the adapter and say so at once.
 PeerAnswer PeerFetcher::fetch_from(const HttpAddress& peer, const WantedAdapter& wanted,
                                    const Use& use, const Arrive& arrive) {
   const auto begin = std::chrono::steady_clock::now();
@@ -185,7 +185,7 @@ PeerAnswer PeerFetcher::fetch_from(const HttpAddress& peer, const WantedAdapter&
                                              }});
   if (answer.kind != PeerAnswer::Kind::ok) return answer;
   std::unique_ptr<IncomingAdapter> incoming;
-  std::optional<Arrival> arrival;  // reads from what `incoming` holds, and ends before it
+  std::optional<Arrival> arrival;  // reads from `incoming`, so it is destroyed first
   PeerSink weights;
   weights.max_bytes = wanted.max_bytes;
   weights.begin = [&](std::uint64_t bytes, bool is_announced) -> Status {

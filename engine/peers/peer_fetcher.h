@@ -1,4 +1,4 @@
-// An adapter that this engine lacks, from an engine that has it, into the local store.
+// Fetches an adapter that this engine lacks from an engine that has it, into the local store.
 #pragma once
 
 #include <condition_variable>
@@ -20,47 +20,48 @@
 namespace tandem {
 
 struct PeerFetcherOptions {
-  std::string api_key;  // shown to peers; empty: none
+  std::string api_key;  // sent to peers; empty: none
   PeerTimes times;
-  // Those that are busy are asked again so often, and after so long.
+  // The number of rounds in which busy peers are asked again, and the pause between them.
   int rounds = 5;
   Duration pause = std::chrono::seconds(1);
-  // Called, in fetch(), when what is in use leaves a file no room in the store that could hold it:
-  // whether some of it is in use no more. Null: no.
+  // Called in fetch() if adapters in use leave no room in the store for a file that would otherwise
+  // fit: returns whether some of them are no longer in use. Null counts as false.
   std::function<bool()> make_room = nullptr;
 };
 
 struct WantedAdapter {
   std::string digest;           // 32 hexadecimal digits
-  std::uint64_t max_bytes = 0;  // of its weights' file
+  std::uint64_t max_bytes = 0;  // limit for its weights' file
 };
 
 class PeerFetcher {
  public:
-  // `store` outlives it.
+  // `store` must outlive it.
   PeerFetcher(LocalStore& store, PeerFetcherOptions options);
 
-  // Uses what has come, and with that proves that it has the digest. invalid_argument, not_found or
-  // permission_denied: it is not the adapter. Other failures are no peer's fault.
+  // Loads the fetched adapter and thereby verifies its digest. invalid_argument, not_found or
+  // permission_denied: it is not the wanted adapter. Other failures are not a peer's fault.
   using Use = std::function<Status(const LocalStore::Kept& kept)>;
-  // Uses it while it comes, on a thread of its own: the config is there, and of the weights' file
-  // what `writing` tells, which ends when the peer is done. invalid_argument, not_found or
-  // permission_denied, as of `use`: it is not the adapter. Whatever it says, `use` has the last
-  // word on what is kept. Null: nobody does.
+  // Reads the adapter while it arrives, on a thread of its own: the config is complete, and
+  // `writing` gives the progress of the weights' file, which ends when the peer is done.
+  // invalid_argument, not_found or permission_denied mean, as for `use`, that it is not the wanted
+  // adapter. Whatever it returns, `use` decides what is kept. Null: the adapter is not read early.
   using Arrive = std::function<Status(const std::filesystem::path& folder,
                                       std::shared_ptr<const FileProgress> writing)>;
-  // Asks one peer after the other, in this order, until one has given what `use` takes. A failure
-  // says of each peer what it did, and what may help. One fetch at a time; stop() from any thread.
+  // Asks one peer after the other, in this order, until one has supplied an adapter that `use`
+  // accepts. A failure lists each peer's reply and a remedy. One fetch at a time; stop() may be
+  // called from any thread.
   Status fetch(const WantedAdapter& wanted, const std::vector<HttpAddress>& peers, const Use& use,
                const Arrive& arrive = nullptr);
-  // Ends the fetch under way, and all later ones.
+  // Ends the running fetch and all later ones.
   void stop();
 
  private:
   PeerAnswer fetch_from(const HttpAddress& peer, const WantedAdapter& wanted, const Use& use,
                         const Arrive& arrive);
   Result<std::unique_ptr<IncomingAdapter>> take_room(std::uint64_t bytes);
-  bool pause();  // false: stop()
+  bool pause();  // false after stop()
 
   LocalStore& store_;
   const PeerFetcherOptions options_;
@@ -70,7 +71,8 @@ class PeerFetcher {
   bool stopped_ = false;  // guarded by mutex_
 };
 
-// Whether a failure to load an adapter says that its folder does not hold it: elsewhere it may be.
+// Whether a failure to load an adapter means that the folder does not hold it, so that another
+// source may.
 bool blames_folder(const Status& status);
 
 }  // namespace tandem

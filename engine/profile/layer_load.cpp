@@ -9,10 +9,10 @@
 namespace tandem {
 namespace {
 
-// Which projection of the model a module belongs to: q, k, v and gate, up are fused.
+// The index of the site that each module belongs to: q, k, v and gate, up are fused.
 constexpr std::array<int, kNumModules> kSiteOf = {0, 0, 0, 1, 2, 2, 3};
 
-// Adds modules up to a layer.
+// Accumulates the modules of one layer.
 class LayerSum {
  public:
   LayerSum(const ModelSpec& config, std::int32_t num_devices, DType dtype)
@@ -38,7 +38,7 @@ class LayerSum {
     load_.sites += 1;
     load_.in_elements += in;
   }
-  // And begins anew.
+  // Returns the sum and resets it.
   LayerLoad take() {
     sites_ = 0;
     return std::exchange(load_, {});
@@ -57,7 +57,7 @@ class LayerSum {
 LayerLoad layer_load(const ModelSpec& config, DType dtype, std::int32_t rank,
                      const std::vector<Module>& modules, std::int32_t num_devices) {
   const auto per_row = static_cast<std::int64_t>(16 / size_of(dtype));
-  // Rows of B begin at multiples of 16 bytes.
+  // Rows of B are padded to multiples of 16 bytes.
   const std::int64_t stride = (rank + per_row - 1) / per_row * per_row;
   LayerSum sum(config, num_devices, dtype);
   for (const Module module : modules) sum.add(module, rank, stride);

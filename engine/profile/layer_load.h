@@ -1,4 +1,4 @@
-// What of an adapter's layers must travel and be computed, for the planner.
+// The bytes to transfer and the work to compute for each layer of an adapter, for the planner.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace tandem {
 
-// One layer of an adapter of one rank on `modules`, where so many devices share the model
-// (loader/shard.h).
+// Returns the load of one layer of an adapter of one rank on `modules`, for a model that is shared
+// by `num_devices` devices (loader/shard.h).
 LayerLoad layer_load(const ModelSpec& config, DType dtype, std::int32_t rank,
                      const std::vector<Module>& modules, std::int32_t num_devices = 1);
 
-// Every layer of an adapter as it is.
+// Returns the load of every layer of a real adapter.
 std::vector<LayerLoad> layer_loads(const ModelSpec& config, const Adapter& adapter,
                                    std::int32_t num_devices = 1);
 

@@ -38,7 +38,7 @@ Result<std::vector<double>> parse_ratios(const Json& list, std::string_view wher
   return ratios;
 }
 
-// Empty where it is missing.
+// An absent key gives an empty list.
 Result<std::vector<double>> parse_list(const Json& object, std::string_view key) {
   const auto found = object.find(key);
   if (found == object.end()) return std::vector<double>();

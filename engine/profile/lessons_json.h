@@ -1,4 +1,4 @@
-// What engines have learnt of a machine, as JSON: a part of a profile.
+// The JSON of the cost corrections that engines have learned on a machine; part of a profile.
 #pragma once
 
 #include "base/status.h"
@@ -7,15 +7,14 @@
 
 namespace tandem {
 
-// {"link": [ratios], "layers": [[ratios] for each bucket], "read_whole": ..., of each StallKind,
-//  "plans": {"version": 5, "seen": [{"adapters": 1, "rows": 9, "link": 2, "workers": 4, "drowsy":
-//  0,
-//            "steps": 7, "starts": 0, "wait": [ratios], "plan": [ratios], "assist": [ratios]}]}}.
+// Returns {"link": [ratios], "layers": [[ratios] for each bucket], "read_whole": ..., of each
+// StallKind, "plans": {"version": 5, "seen": [{"adapters": 1, "rows": 9, "link": 2, "workers": 4,
+// "drowsy": 0, "steps": 7, "starts": 0, "wait": [ratios], "plan": [ratios], "assist": [ratios]}]}}.
 OrderedJson to_json(const EngineLessons& lessons);
 
-// Written by a stranger: what is missing is empty, as are plans of another version; lists that are
-// too long, or hold what is no number, are refused. Whether a ratio is plausible is the business of
-// CostLearner and PlanMemory.
+// Parses untrusted input: absent keys and plans of another version give empty lists; lists that are
+// too long or contain non-numbers are refused. CostLearner and PlanMemory check whether a ratio is
+// plausible.
 Result<EngineLessons> parse_lessons(const Json& object);
 
 }  // namespace tandem

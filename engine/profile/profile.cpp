@@ -9,9 +9,9 @@
 namespace tandem {
 namespace {
 
-// Tandem's; empty without a home.
+// Returns Tandem's folder in a directory of the user; empty without a home directory.
 std::string folder_of_user(const char* variable, const char* in_home) {
-  // Read once, at a command's start, where no other thread sets variables.
+  // Called once, at a command's start, when no other thread sets variables.
   const char* folder = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe)
   if (folder != nullptr && *folder != 0) return std::string(folder) + "/tandem";
   const char* home = std::getenv("HOME");  // NOLINT(concurrency-mt-unsafe)

@@ -1,5 +1,5 @@
-// The profile of a machine and a model: what `tandem profile` measured, fitted and wrote, and what
-// serve and route plan with. One JSON file.
+// The profile of a machine and a model, one JSON file: `tandem profile` measures, fits and writes
+// it, serve and route plan with it.
 #pragma once
 
 #include <cstdint>
@@ -19,28 +19,28 @@ namespace tandem {
 
 inline constexpr int kProfileVersion = 1;
 
-// What a profile holds for: with another of these, its figures say nothing.
+// The machine that a profile holds for; its figures are invalid if any of these differs.
 struct ProfileMachine {
   std::string cpu;         // "Intel(R) Xeon(R) ..."
-  std::int64_t cores = 0;  // of the machine, hyper-threads counted
-  std::string device;      // DeviceInfo::name without the host's threads: "NVIDIA H200", "host"
-  // CPU time in cores that a container's quota left when it was measured; 0: no quota. For people:
-  // a profile of another quota is read.
+  std::int64_t cores = 0;  // number of CPUs, hyper-threads included
+  std::string device;      // DeviceInfo::name without host threads: "NVIDIA H200", "host"
+  // CPU time in cores that a container's quota allowed during the measurement; 0: no quota. For
+  // display: a profile measured under another quota is accepted.
   double quota_cpus = 0;
 };
 
 struct ProfileModel {
-  std::string name;  // for people alone
+  std::string name;  // for display only
   std::int64_t hidden_size = 0, num_layers = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0;
   std::int64_t ffn_size = 0, vocab_size = 0;
   DType dtype = DType::bf16;
-  std::int64_t devices = 1;  // that share it: each has a part of every layer, and a link
+  std::int64_t devices = 1;  // that share the model; each has a part of every layer, and a link
 
   static ProfileModel of(const ModelSpec& config, DType dtype, std::string name,
                          std::int64_t devices);
 };
 
-// A linear model with how well it fits.
+// A linear model and its goodness of fit.
 struct ProfileFit {
   std::string name;     // "prefill"
   std::string formula;  // "seconds = a + b tokens"
@@ -48,75 +48,77 @@ struct ProfileFit {
   double r2 = 0;
 };
 
-// Measurements: each row one case, each column one quantity.
+// Measurements: one row per case, one column per quantity.
 struct ProfileTable {
   std::string name;
   std::vector<std::string> columns;
   std::vector<std::vector<double>> rows;
 
-  // Values of a column, by its name; empty when there is none.
+  // Returns the values of a column by its name; empty if there is none.
   std::vector<double> column(std::string_view column) const;
 };
 
-// How far a cost can be trusted: what was measured, before anything was made of it.
+// The uncertainty of a cost, from the raw measurements.
 struct FigureSpread {
   std::string name;      // a key of cost_fields(), or "tokens_per_core"
-  double value = 0;      // as measured; Profile::costs has it where it is certain
-  double spread = 0;     // half the width of the interval that holds it, over the value: 0.03
-  bool certain = false;  // false: costs has another value, and `why` says which and for what reason
-  std::string why;       // a sentence for people; empty: nothing is the matter
+  double value = 0;      // as measured; Profile::costs uses it if it is certain
+  double spread = 0;     // half-width of its confidence interval over the value: 0.03
+  bool certain = false;  // false: costs has another value, and `why` names it and why
+  std::string why;       // a sentence for display; empty if there is nothing to report
 };
 
 struct Profile {
   std::string date;          // UTC, ISO 8601
-  std::string commit;        // of the program
-  double seconds = 0;        // that measuring took
-  std::int32_t workers = 0;  // CPU workers that were measured together, and are planned with
+  std::string commit;        // of the program's source
+  double seconds = 0;        // duration of the measurement
+  std::int32_t workers = 0;  // CPU workers that were measured together; plans assume this number
   ProfileMachine machine;
   ProfileModel model;
   CostModel costs;
-  // One for each cost that was measured; none in files of programs that did not judge them.
+  // One entry per measured cost; empty in files of programs without uncertainty estimates.
   std::vector<FigureSpread> figures;
-  // Who else had processors while they were measured, a sentence for people; empty: nobody.
+  // Other users of the CPUs during the measurement, a sentence for display; empty: none.
   std::string others;
   std::vector<ProfileFit> fits;
   std::vector<ProfileTable> tables;
-  // What engines that planned with these costs have learnt since; none: nothing.
+  // Corrections learned since by engines that planned with these costs; unset: none.
   std::optional<EngineLessons> lessons;
 
   const ProfileTable* table(std::string_view name) const;
   const ProfileFit* fit(std::string_view name) const;
   const FigureSpread* figure(std::string_view name) const;
-  // False where a figure was judged to be uncertain: whoever plans with these costs should check
-  // them first.
+  // False if a figure was judged uncertain: such costs should be checked before planning with them.
   bool is_certain() const;
 };
 
-// The one place that names CostModel's members, for reading, writing and comparing: each with its
-// key and the range that a sane machine has.
+// One member of CostModel, with its key and its plausible range. The table of these is the only
+// list of the members, used for reading, writing and comparing.
 struct CostField {
   const char* key;
   const char* what;  // "link, bytes per second"
   double CostModel::*member;
-  double low, high;  // both allowed
+  double low, high;  // inclusive
 };
 const std::vector<CostField>& cost_fields();
-inline constexpr std::string_view kTokensPerCore = "tokens_per_core";  // the one that is counted
+inline constexpr std::string_view kTokensPerCore = "tokens_per_core";  // counted, not timed
 
-// ~/.config/tandem/profile.json, below XDG_CONFIG_HOME where that is set; empty without a home.
+// Returns ~/.config/tandem/profile.json, or the path below XDG_CONFIG_HOME if that is set; empty
+// without a home directory.
 std::string default_profile_path();
-// ~/.cache/tandem, or below XDG_CACHE_HOME; empty without a home. What can be learnt again.
+// Returns ~/.cache/tandem, or the path below XDG_CACHE_HOME; empty without a home directory. It
+// holds data that can be learned again.
 std::string default_costs_folder();
 
-// Refuses, with the reason, what is not a profile of this version: keys missing, figures that are
-// no numbers or that no machine has, tables of uneven rows.
+// Refuses, with the reason, anything but a profile of this version: absent keys, figures that are
+// not numbers or outside the plausible range, tables of uneven rows.
 Result<Profile> parse_profile(std::string_view json);
 Result<Profile> read_profile(const std::filesystem::path& path);
 std::string to_json(const Profile& profile);
-// Whole or not at all: readers see the old file or the new one. Makes the folder.
+// Writes atomically: readers see the old file or the new one. Creates the folder.
 Status write_profile(const Profile& profile, const std::filesystem::path& path);
 
-// Whether it holds here; if not, names what differs and how to get one that does.
+// Checks that the profile holds for this machine and model; otherwise names the difference and how
+// to get a valid profile.
 Status check_profile(const Profile& profile, const ProfileMachine& here, const ProfileModel& model);
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// The JSON of a profile, read as what a stranger may have written.
+// The JSON of a profile, parsed as untrusted input.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -133,7 +133,7 @@ Result<FigureSpread> read_figure(const Json& object) {
   return figure;
 }
 
-// Of files that older programs wrote: none.
+// Files of older programs have no figures.
 Result<std::vector<FigureSpread>> read_figures(const JsonFields<Json>& fields) {
   std::vector<FigureSpread> figures;
   if (fields.find("figures") == nullptr) return figures;
@@ -308,7 +308,7 @@ std::string to_json(const Profile& profile) {
         {{"name", table.name}, {"columns", table.columns}, {"rows", table.rows}});
   }
   if (profile.lessons) json["lessons"] = to_json(*profile.lessons);
-  // Names of folders may be any bytes.
+  // Invalid UTF-8 is replaced, because names of folders may be any bytes.
   return json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
@@ -320,7 +320,7 @@ Status write_profile(const Profile& profile, const fs::path& path) {
       return error(StatusCode::internal, "{}: {}", path.parent_path().string(), failure.message());
     }
   }
-  constexpr mode_t kMode = 0644;  // a profile is no secret
+  constexpr mode_t kMode = 0644;  // readable by all: a profile is not secret
   return replace_file(path, to_json(profile), kMode);
 }
 

@@ -1,4 +1,4 @@
-// The bytes of a recording's records (recording.h): put together, and taken apart without trust.
+// Encoding of a recording's records (recording.h), and decoding of untrusted bytes.
 #pragma once
 
 #include <cstddef>
@@ -25,14 +25,14 @@ struct RecordingHeader {
 static_assert(sizeof(RecordingHeader) == 16);
 
 struct RecordHeader {
-  std::uint32_t kind = 0;  // RecordKind
+  std::uint32_t kind = 0;  // a RecordKind
   std::uint32_t zero = 0;
   std::uint64_t bytes = 0;
   std::uint64_t check = 0;
 };
 static_assert(sizeof(RecordHeader) == 24);
 
-// FNV-1a: against damage, not against malice.
+// FNV-1a. It protects against damage, not against forgery.
 constexpr std::uint64_t check_of(std::string_view payload) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (const char byte : payload) {
@@ -63,7 +63,8 @@ class RecordBytes {
   std::string bytes_;
 };
 
-// Reads in the same order. After the first failure nothing more is read.
+// Reads fields in the order in which they were written. After the first failure nothing more is
+// read.
 class RecordCursor {
  public:
   explicit RecordCursor(std::string_view bytes) : rest_(bytes) {}
@@ -90,7 +91,7 @@ class RecordCursor {
     text.assign(bytes.begin(), bytes.end());
   }
 
-  // Ok when all was there and nothing is left.
+  // Ok if everything was there and no bytes are left.
   Status end() const {
     if (failed_) return Status(StatusCode::invalid_argument, "it ends too early");
     if (!rest_.empty()) return invalid("{} bytes are left over", rest_.size());

@@ -1,20 +1,21 @@
-// A recording: the steps of an engine from its start, as its executor was given them, so that they
-// can be run again without it (replay.h).
+// A recording: all steps of an engine since its start, as passed to its executor, so that they can
+// be run again without the engine (replay.h).
 //
 //   file     "TANDEMST" | u32 version | u32 0 | records, `settings` first, `end` last
 //   record   u32 kind | u32 0 | u64 bytes | u64 FNV-1a of the payload | payload
 //   settings of the model and of the executor: RecordedSettings
-//   adapter  from now on a slot holds it: RecordedAdapter
+//   adapter  a slot holds this adapter from now on: RecordedAdapter
 //   plan     a step was enqueued: StepPlan
-//   masks    of the plan before it, if that names any: RecordedMasks; before the next plan. Missing
-//            where they were never given, as the step before had failed
-//   result   the oldest step without one has ended: RecordedResult
-//   end      u64 how many records come before it
+//   masks    the masks of the last plan if it uses any, before the next plan: RecordedMasks. Absent
+//            if they were never supplied because the step before had failed
+//   result   the oldest step without a result has ended: RecordedResult
+//   end      u64 number of records before it
 //
-// Numbers lie as they do in memory, little-endian; a list is its length (u64) and its items, a text
-// a list of bytes. Fields come in the order of the structs below, a plan's lists before its entries
-// (by the lengths of whose parts they are cut: the parts follow one another). A reader believes
-// nothing: lengths are held against what is left, and a plan is checked before it is run.
+// Numbers are stored as in memory, little-endian; a list is its length (u64) and its items, a text
+// is a list of bytes. Fields are in the order of the structs below, a plan's lists before its
+// entries. An entry stores only the lengths of its parts of the lists, which follow one another. A
+// reader trusts nothing: lengths are checked against the remaining bytes, and a plan is checked
+// before it is run.
 #pragma once
 
 #include <cstdint>
@@ -30,23 +31,23 @@
 
 namespace tandem {
 
-// Where the weights came from.
+// The origin of the weights.
 struct ModelSource {
-  std::string path;         // of the checkpoint's folder, or a shape's name
-  std::string load_format;  // "auto", or "dummy": weights from `seed`
+  std::string path;         // the checkpoint's folder, or the name of a shape
+  std::string load_format;  // "auto", or "dummy": random weights from `seed`
   std::int64_t seed = 0;
 };
 
-// What an engine is told to record.
+// Selects whether and where an engine records.
 struct RecordingOptions {
-  std::string path;  // of the file; empty: nothing
+  std::string path;  // of the file; empty: no recording
   ModelSource source;
 };
 
 struct RecordedSettings {
   ModelSource source;
   DType dtype = DType::f32;
-  // Of the model's shape, enough to notice another one.
+  // The main dimensions of the model's shape, enough to detect another model.
   std::int64_t hidden_size = 0, num_layers = 0, vocab_size = 0;
   ModelLimits model;
   StepLimits step;
@@ -55,7 +56,7 @@ struct RecordedSettings {
   std::int32_t max_graph_batch = 0;
 };
 
-// Every setting in the order of the file; `visit` takes each by reference.
+// Visits every setting in the order of the file, by reference.
 template <typename Settings, typename Visit>
 void each_setting(Settings& s, const Visit& visit) {
   visit(s.source.path);
@@ -82,9 +83,9 @@ void each_setting(Settings& s, const Visit& visit) {
 
 struct RecordedAdapter {
   SlotId slot;
-  std::int32_t rank = 0;  // the largest of its modules
+  std::int32_t rank = 0;  // maximum over its modules
   std::string digest;
-  std::string path;  // of its folder; empty: it had none
+  std::string path;  // of its folder; empty if it had none
 };
 
 struct RecordedMasks {
@@ -93,9 +94,9 @@ struct RecordedMasks {
 
 struct RecordedResult {
   bool ok = false;
-  std::vector<TokenId> tokens;  // by the plan's samples; none if not ok
-  // By the plan's entries: 1 if nothing came of it (its sequence had ended, or workers had left
-  // rows of it without an answer), so that nobody knows what it should have sampled.
+  std::vector<TokenId> tokens;  // in the order of the plan's samples; empty if not ok
+  // One item per entry of the plan: 1 if the entry's result was dropped (its sequence had ended, or
+  // workers had left some of its rows without an answer), so that its correct samples are unknown.
   std::vector<std::uint8_t> is_void;
 };
 

@@ -15,7 +15,8 @@ Status check_bounds(const char* what, T value, std::int64_t low, std::int64_t hi
   return invalid("{} {} is not in {} .. {}", what, value, low, high);
 }
 
-// What an engine could have been set to; memory for the rest is asked of the device.
+// Checks that an engine could have these settings; whether there is enough memory is checked by the
+// device later.
 Status check_settings(const RecordedSettings& s) {
   constexpr std::int64_t kRows = std::int64_t{1} << 20;
   constexpr std::int64_t kSequences = std::int64_t{1} << 16;
@@ -47,7 +48,7 @@ RecordedAdapter take_adapter(RecordCursor& from) {
   return adapter;
 }
 
-// A part of a list that the parts before it reach up to `end` of.
+// Sets `part` to the next `count` items of a list whose earlier parts end at `end`.
 Status cut(const char* what, StepPlan::Range& part, std::int32_t count, std::int64_t& end,
            std::size_t size) {
   if (count < 0 || end + count > static_cast<std::int64_t>(size)) {
@@ -74,7 +75,7 @@ Status take_plan(RecordCursor& from, StepPlan& plan) {
   std::uint64_t count = 0;
   from.take(count);
   std::int64_t tokens = 0, pages = 0, samples = 0;
-  // As many as it says, but no more than have a token each.
+  // The announced number of entries is limited to one per token.
   if (count > plan.tokens.size()) return invalid("{} entries", count);
   for (std::uint64_t i = 0; i < count; ++i) {
     StepPlan::Entry entry;

@@ -1,5 +1,5 @@
-// Reads a recording (recording.h), whatever it holds: a file that is cut off, damaged or made up
-// gives a message that says where, never anything else.
+// Reads a recording (recording.h) as untrusted input: a truncated, damaged or forged file gives a
+// message with the position of the error.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +15,23 @@ namespace tandem {
 
 class RecordingReader {
  public:
-  // Up to its settings, which are within sane bounds.
+  // Opens the file and reads its settings, which are checked against plausible ranges.
   static Result<RecordingReader> open(const std::string& path);
 
   const RecordedSettings& settings() const { return settings_; }
 
-  // The next record; monostate: that was the end. A plan's lists and ranges are as StepPlan says,
-  // what they hold is for check_plan() to say; a result's lengths are for the caller.
+  // The next record; monostate means the end. The lengths and ranges of a plan are valid as
+  // StepPlan requires; its contents must still be checked by check_plan(), a result's lengths by
+  // the caller.
   using Record =
       std::variant<std::monostate, RecordedAdapter, StepPlan, RecordedMasks, RecordedResult>;
   Result<Record> next();
 
  private:
   explicit RecordingReader(File file) : file_(std::move(file)) {}
-  Result<RecordKind> read_record();  // into payload_
+  Result<RecordKind> read_record();  // reads into payload_
   Status read_settings();
-  Status in_file(const Status& status) const;  // the same, saying where
+  Status in_file(const Status& status) const;  // adds the file and position
 
   File file_;
   std::uint64_t offset_ = 0;

@@ -26,7 +26,7 @@ void put_settings(const RecordedSettings& settings, RecordBytes& out) {
   });
 }
 
-// Laid out without gaps, so that what is written is its fields alone.
+// The structs have no padding, so their bytes in the file are exactly their fields.
 static_assert(sizeof(SampleRow) == 16 * 4 + 2 * 8);
 static_assert(sizeof(TokenBias) == 8);
 
@@ -56,7 +56,7 @@ void put_plan(const StepPlan& plan, RecordBytes& out) {
   }
 }
 
-// So that it is found from any directory.
+// Makes the path valid from any working directory.
 std::string absolute(const std::string& path) {
   std::error_code failure;
   const auto full = std::filesystem::absolute(path, failure);

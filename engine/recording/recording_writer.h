@@ -1,7 +1,7 @@
-// Writes a recording (recording.h) while an engine runs. The engine thread alone uses it.
+// Writes a recording (recording.h) while an engine runs. Only the engine thread uses it.
 //
-// A failure to write (a full disk) ends the recording, not the engine: it is logged once. What
-// writes throws where there is no memory, and break_off() then ends the recording.
+// A write failure (a full disk) ends the recording, not the engine; it is logged once. Without
+// memory the functions that write throw; the caller then ends the recording by break_off().
 #pragma once
 
 #include <cstdint>
@@ -19,30 +19,31 @@ namespace tandem {
 
 class RecordingWriter {
  public:
-  // Makes the file, or empties it.
+  // Creates or truncates the file.
   static Result<std::unique_ptr<RecordingWriter>> create(const std::string& path,
                                                          const RecordedSettings& settings);
-  ~RecordingWriter();  // writes its end
+  ~RecordingWriter();  // writes the end record
   RecordingWriter(const RecordingWriter&) = delete;
   RecordingWriter& operator=(const RecordingWriter&) = delete;
 
-  // Before a plan that names the slot; writes nothing where the slot is known to hold it.
+  // Call it before a plan that uses the slot; writes nothing if the slot is known to hold the
+  // adapter.
   void note_adapter(const RecordedAdapter& adapter);
   void add_plan(const StepPlan& plan);
-  // Of the newest plan.
+  // Adds the masks of the newest plan.
   void add_masks(std::span<const std::uint32_t> masks);
-  // Of the oldest plan without one. `is_void`: see RecordedResult.
+  // Adds the result of the oldest plan without one. For `is_void` see RecordedResult.
   void add_result(const StepResult& result, std::span<const std::uint8_t> is_void);
-  // Nothing more is written: a plan or a result is missing.
+  // Stops writing, because a plan or a result is missing.
   void break_off() noexcept;
 
  private:
   RecordingWriter(std::string path, std::FILE* file) : path_(std::move(path)), file_(file) {}
-  void write(RecordKind kind);  // what bytes_ holds
+  void write(RecordKind kind);  // writes the contents of bytes_
   void write_bytes(const void* data, std::size_t count);
 
   std::string path_;
-  std::FILE* file_;  // null: it failed
+  std::FILE* file_;  // null after a failure
   RecordBytes bytes_;
   std::map<SlotId, std::string> digests_;
   std::uint64_t num_records_ = 0;

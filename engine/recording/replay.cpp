@@ -21,7 +21,7 @@
 namespace tandem {
 namespace {
 
-// What a recording holds, read once from end to end.
+// A summary of a recording, which is read once from end to end.
 struct Survey {
   std::map<std::string, RecordedAdapter> adapters;  // by digest
 };
@@ -40,10 +40,10 @@ Status check_slots(const StepPlan& plan, const std::map<SlotId, std::string>& sl
   return {};
 }
 
-// A plan that waits for its result.
+// A plan whose result has not been read yet.
 struct WaitingPlan {
   StepPlan plan;
-  bool has_masks;  // all that it names
+  bool has_masks;  // the masks that it uses are there
 };
 
 Status check_masks(const RecordedMasks& masks, std::int64_t vocab_size,
@@ -57,7 +57,7 @@ Status check_masks(const RecordedMasks& masks, std::int64_t vocab_size,
   return {};
 }
 
-// The result of the oldest plan without one.
+// Checks the result of the oldest plan without one.
 Status check_result(const RecordedResult& result, std::deque<WaitingPlan>& waiting) {
   if (waiting.empty()) return invalid("a result of no step");
   const StepPlan& plan = waiting.front().plan;
@@ -97,7 +97,7 @@ Result<Survey> survey(RecordingReader reader) {
     } else if (const auto* masks = std::get_if<RecordedMasks>(&record)) {
       status = check_masks(*masks, limits.vocab_size, waiting);
     } else if (const auto* result = std::get_if<RecordedResult>(&record)) {
-      // Nobody sampled anything for the next one to name.
+      // Without its masks the step sampled nothing that the next plan could use.
       if (waiting.size() == 1 && !waiting.front().has_masks) samples_before = 0;
       status = check_result(*result, waiting);
     } else {
@@ -162,7 +162,8 @@ class Replay {
 
   void assign(const RecordedAdapter& adapter) { slots_[adapter.slot] = adapter.digest; }
 
-  // Sampled by the plan, with the masks that it names; the step's other figures are filled in.
+  // Runs the plan with the masks that it uses and returns the sampled tokens. Fills in the step's
+  // other figures.
   Result<std::vector<TokenId>> run(StepPlan plan, std::span<const std::uint32_t> masks,
                                    ReplayedStep& step) {
     for (StepPlan::Entry& entry : plan.entries) {
@@ -191,7 +192,8 @@ class Replay {
       if (recorded.path.empty()) {
         return invalid("an adapter of the recording had no folder to be read from");
       }
-      // Whatever the engine was allowed to read, wherever a link has moved it to.
+      // The engine was allowed to read this folder. Links in the path are resolved, because they
+      // may have changed since.
       TANDEM_ASSIGN(const std::filesystem::path folder, resolve_links(recorded.path));
       Result<Adapter> read = load_peft_adapter(folder, config_, settings_.dtype, nullptr,
                                                unix_now_ns(), {.anywhere = true, .roots = {}});
@@ -209,7 +211,7 @@ class Replay {
     return adapters;
   }
 
-  // The plans' pages are taken once and for all: adapters get the others.
+  // Takes the pages that plans use permanently, so that adapters get the others.
   Status make_pool(std::int64_t pages, const Device& device) {
     constexpr std::int64_t kIds = std::int64_t{1} << 30;
     const double bytes = static_cast<double>(pages) * static_cast<double>(layout_.page_bytes);
@@ -246,10 +248,10 @@ class Replay {
   const ModelSpec& config_;
   const PoolLayout layout_;
   std::optional<PagePool> pool_;
-  std::vector<PageId> held_;  // those that plans name
+  std::vector<PageId> held_;  // the pages that plans use
   std::unique_ptr<AdapterStore> store_;
   std::unique_ptr<Executor> executor_;
-  std::map<SlotId, std::string> slots_;  // digests
+  std::map<SlotId, std::string> slots_;  // digests by slot
 };
 
 void compare(const StepPlan& plan, const std::vector<TokenId>& tokens,
@@ -284,7 +286,7 @@ Result<ReplayOutcome> replay_recording(const std::string& path, const ModelSpec&
     std::vector<TokenId> tokens;
     ReplayedStep step;
   };
-  std::deque<Ran> waiting;  // for what was recorded of them
+  std::deque<Ran> waiting;  // steps that wait for their recorded results
   ReplayOutcome outcome;
   const auto tell = [&](const Ran& ran) {
     outcome.compared += ran.step.compared;
@@ -315,7 +317,7 @@ Result<ReplayOutcome> replay_recording(const std::string& path, const ModelSpec&
       break;
     }
   }
-  for (const Ran& ran : waiting) tell(ran);  // under way when the engine ended
+  for (const Ran& ran : waiting) tell(ran);  // steps that were running when the engine ended
   return outcome;
 }
 

@@ -1,9 +1,9 @@
 // Runs the steps of a recording on an executor, without an engine.
 //
-// The plans are run one by one, in their order, in the pages and with the tokens that they name;
-// adapters lie in pages behind those. All that varied when it was recorded (which steps overlapped,
-// who computed a cold adapter, which slot it had) changes nothing of the tokens, but for ties that
-// rounding decides.
+// The plans run one at a time, in their order, with the pages and tokens that they contain;
+// adapters are placed in pages after those. Overlap of steps, who computed a cold adapter, and its
+// slot varied during the recording but do not change the tokens, except for ties decided by
+// rounding.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@
 namespace tandem {
 
 struct ReplayedStep {
-  std::int64_t number = 0;  // from 1
+  std::int64_t number = 0;  // counted from 1
   std::int32_t rows = 0;
   std::int32_t entries = 0;
   double seconds = 0;
-  std::int32_t compared = 0;   // tokens
-  std::int32_t different = 0;  // of these
+  std::int32_t compared = 0;   // number of tokens
+  std::int32_t different = 0;  // of the compared tokens
 };
 
 struct ReplayOutcome {
@@ -32,8 +32,8 @@ struct ReplayOutcome {
   std::int64_t different = 0;
 };
 
-// `told` is called after each step. The whole file is checked first: nothing is run of one that is
-// cut off, damaged, or of another model, or whose adapters' folders hold something else by now.
+// Calls `told` after each step. The whole file is checked first: nothing is run if it is truncated,
+// damaged or of another model, or if an adapter's folder has changed since.
 Result<ReplayOutcome> replay_recording(const std::string& path, const ModelSpec& config,
                                        const WeightSource& weights, Device& device,
                                        const Clock& clock, const LoadProgress& progress,

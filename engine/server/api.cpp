@@ -17,7 +17,7 @@
 namespace tandem {
 namespace {
 
-// Counts a call when its status is known.
+// Counts a call when its status becomes known.
 class CountedResponse final : public DeferredResponse {
  public:
   CountedResponse(std::unique_ptr<DeferredResponse> inner, std::function<void(int)> count)
@@ -39,7 +39,7 @@ class CountedResponse final : public DeferredResponse {
       response = error_response(internal_error(failure.what()));
     }
     status_ = response.status;
-    if (response.deferred) {  // its status is not known yet, either
+    if (response.deferred) {  // deferred again: the status is not known yet
       response.deferred = std::make_unique<CountedResponse>(std::move(response.deferred),
                                                             std::exchange(count_, nullptr));
     }
@@ -85,7 +85,7 @@ void Api::attach(ServedModel model) {
       owned_model_->version, owned_model_->name, owned_model_->max_model_len,
       owned_model_->base_identity};
   context_.stats = std::make_unique<StatsFeed>(*owned_model_->service, engine, [this] {
-    return context_.draining.load(std::memory_order_relaxed);  // told soon, guards nothing
+    return context_.draining.load(std::memory_order_relaxed);  // protects no data
   });
   context_.dashboard =
       std::make_unique<DashboardFeed>([this, engine, service = owned_model_->service] {
@@ -97,7 +97,7 @@ void Api::attach(ServedModel model) {
                         std::memory_order_release);  // pairs with every acquire load
 }
 
-// Whoever is refused a call by RestService::drain() sees why in the context.
+// Callers that RestService::drain() refuses get the reason from the context.
 void Api::drain() {
   context_.draining.store(true, std::memory_order_release);
   RestService::drain();
@@ -134,7 +134,7 @@ HttpResponse Api::call(const Route& route, const HttpRequest& request) {
     if (auto error = parse_json_body(request.body, body)) return error_response(*error);
   }
   if (route.when == Route::When::always) return route.call(context_, request, body);
-  // Draining may have begun while the body was on its way.
+  // Draining may have begun while the body was being received.
   return run([&] { return route.call(context_, request, body); });
 }
 
@@ -164,7 +164,8 @@ void Api::answered(const RestRoute& route, const HttpRequest& request, HttpRespo
     return;
   }
   count(response.status);
-  // A call that generates is logged at its end. GET is for monitors, many times a minute.
+  // A call that generates is logged at its end. GET requests are not logged: monitors send them
+  // many times a minute.
   if (response.source || request.method != "POST") return;
   const double total_s = seconds_between(start, SteadyClock().now());
   if (context_.options.request_log) log_call(request, route.path, response.status, total_s);

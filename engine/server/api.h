@@ -1,5 +1,5 @@
-// The engine's REST: its routes, when they serve, and how calls are counted, logged and traced.
-// Knows nothing of sockets (base/http) or of what a call does (engine/server/calls).
+// The engine's REST interface: its routes, when they are served, and how calls are counted, logged
+// and traced. Sockets are handled by base/http, the calls themselves by engine/server/calls.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ class Api final : public RestService {
   void attach(ServedModel model);
   void drain() override;
   void abandon() override;
-  // Answers that are not whole end now, with an error that says so.
+  // Ends incomplete answers now, with an error that says so.
   void cut() { context_.hand_over.cut(); }
 
  private:

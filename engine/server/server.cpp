@@ -14,8 +14,8 @@ namespace {
 constexpr int kMaxPort = 65535;
 constexpr std::size_t kMinBodyBytes = 1024;
 constexpr const char* kRelayPath = "/v1/relay";
-// What a router says beside the client's body: above all the tokens that were sent, eight bytes
-// each.
+// Room for the data that a router adds to the client's body, mainly the tokens already sent, eight
+// bytes each.
 constexpr std::size_t kRelayBytes = std::size_t{16} << 20;
 constexpr std::int32_t kMaxConnections = 65536;
 

@@ -1,4 +1,4 @@
-// Who computes with an adapter that is not on the device yet: the setting adapter_mode.
+// The setting adapter_mode: how requests are computed whose adapter is not on the device yet.
 #pragma once
 
 #include <array>
@@ -9,11 +9,11 @@
 namespace tandem {
 
 enum class AdapterMode : std::uint8_t {
-  cached,      // every adapter is loaded before its name is served, and never evicted
+  cached,      // every adapter is loaded before its name is served, and is never evicted
   on_demand,   // a sequence waits until its adapter has arrived
-  pipelined,   // it starts at once, and each layer waits for its part
-  cpu_assist,  // CPU workers compute it until all of it has arrived (the CaraServe paper's way)
-  planned,     // the planner says for each layer: wait, CPU, or CPU for x A^T with B loaded first
+  pipelined,   // a sequence starts at once, and each layer waits for its part of the adapter
+  cpu_assist,  // CPU workers compute it until all of it has arrived (as in the CaraServe paper)
+  planned,     // the planner decides per layer: wait, CPU, or CPU for x A^T with B loaded first
 };
 
 inline constexpr std::array kAdapterModes = {AdapterMode::cached, AdapterMode::on_demand,
@@ -36,7 +36,7 @@ constexpr std::string_view to_string(AdapterMode mode) {
   return "?";
 }
 
-// Nothing: there is no such mode.
+// Returns nothing for an unknown name.
 constexpr std::optional<AdapterMode> parse_adapter_mode(std::string_view name) {
   for (const AdapterMode mode : kAdapterModes) {
     if (to_string(mode) == name) return mode;
@@ -44,24 +44,24 @@ constexpr std::optional<AdapterMode> parse_adapter_mode(std::string_view name) {
   return std::nullopt;
 }
 
-// No adapter is ever cold: all are on the device for good.
+// No adapter is ever cold: all of them stay on the device.
 constexpr bool keeps_all(AdapterMode mode) {
   return mode == AdapterMode::cached;
 }
-// A sequence may run while its adapter is still on its way.
+// A sequence may run while its adapter is still being loaded.
 constexpr bool starts_before_arrival(AdapterMode mode) {
   return mode == AdapterMode::pipelined || mode == AdapterMode::cpu_assist ||
          mode == AdapterMode::planned;
 }
-// CPU workers compute what is not there yet.
+// CPU workers compute the layers that have not arrived.
 constexpr bool hands_over(AdapterMode mode) {
   return mode == AdapterMode::cpu_assist || mode == AdapterMode::planned;
 }
-// They compute all layers until all of an adapter is there.
+// CPU workers compute all layers until the whole adapter has arrived.
 constexpr bool hands_over_whole_loads(AdapterMode mode) {
   return mode == AdapterMode::cpu_assist;
 }
-// Figures say who computes which layer, which load goes first, and who begins when.
+// Measured costs decide who computes which layer, which load goes first, and who starts when.
 constexpr bool goes_by_figures(AdapterMode mode) {
   return mode == AdapterMode::planned;
 }

@@ -1,4 +1,4 @@
-// A CPU worker as people see it.
+// The state of a CPU worker, for display.
 #pragma once
 
 #include <cstdint>
@@ -7,17 +7,17 @@
 namespace tandem {
 
 struct CpuWorker {
-  int node = -1;  // NUMA node; -1: of any
-  int cpu = -1;   // that it is bound to
+  int node = -1;  // NUMA node; -1: any
+  int cpu = -1;   // the CPU that it is bound to
   int group = 0;
   int worker_slot = 0;
-  int pid = 0;            // 0: it does not run
+  int pid = 0;            // 0: it is not running
   bool ours = false;      // started by the engine
-  bool left_out = false;  // it died too often
+  bool left_out = false;  // excluded because it died too often
   std::uint64_t restarts = 0;
   std::uint64_t jobs = 0;
   double busy_s = 0;     // since it was started
-  std::string last_end;  // how it ended last; empty: it never did
+  std::string last_end;  // how it last ended; empty: it never ended
 };
 
 }  // namespace tandem

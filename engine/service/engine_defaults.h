@@ -1,5 +1,5 @@
-// What an engine is set to where nobody says otherwise: the settings of the commands and the
-// options of the engine both begin from here.
+// Default values of an engine's settings, shared by the commands' settings and the engine's
+// options.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ inline constexpr std::int32_t kMaxAdapters = 4096;
 inline constexpr std::int32_t kMaxDeviceAdapters = 1024;
 inline constexpr std::int32_t kMaxLoraRank = 512;
 inline constexpr std::int32_t kGrammarCacheMb = 64;
-// Characters between two tokens of constrained JSON. Without a bound a model that likes line breaks
-// makes nothing else of all its tokens.
+// The maximal number of whitespace characters between two tokens of constrained JSON. Without a
+// bound, a model that favours line breaks may spend all of its tokens on them.
 inline constexpr int kMaxJsonWhitespace = 16;
-// Of the handoff to CPU workers: how long they spin without work, the longest wait for them, and
-// most tokens of one step. They stay awake from one cold start to the next where those are not
-// rare: a virtual machine's core that rests may take milliseconds to come back
+// The handoff to CPU workers: how long workers spin without work, the longest wait for them, and
+// the maximal number of tokens of one step. Workers stay awake from one cold start to the next if
+// those are frequent, because an idle core of a virtual machine may take milliseconds to wake up
 // (docs/cold-start.md).
 inline constexpr double kWorkerSpinMs = 1000;
 inline constexpr double kHandoffDeadlineMs = 200;

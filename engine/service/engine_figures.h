@@ -1,6 +1,6 @@
-// The figures of EngineStats, each in one row: /metrics, the JSON of /v1/adapters with its
-// description in /openapi.json, and the dashboard's JSON are made of them. A new figure is a member
-// of EngineStats and a row here.
+// The table of the figures in EngineStats. /metrics, the JSON of /v1/adapters with its description
+// in /openapi.json, and the dashboard's JSON are generated from it. A new figure is a member of
+// EngineStats and a row here.
 #pragma once
 
 #include <fmt/format.h>
@@ -20,11 +20,11 @@
 namespace tandem {
 
 struct Figure {
-  std::string series;  // in /metrics, with its labels; empty: not there. Counters end in "_total"
+  std::string series;  // in /metrics, with its labels; empty: none. Counters end in "_total"
   const char* help;    // of the metric
   std::vector<std::string_view> places;  // in JSON: "handoff.NAME" of /v1/adapters; "pool.NAME" and
                                          // "counts.NAME" of the dashboard
-  const char* described;                 // in /openapi.json, if it is of the handoff and no count
+  const char* described;                 // in /openapi.json, for handoff figures but counts
 };
 
 // A figure that is a histogram.

@@ -1,8 +1,8 @@
-// How devices that share a model share out what adapters compute: the setting lora_sharding.
+// The setting lora_sharding: how the devices that share a model divide the work of adapters.
 //
-// Of q, k, v, gate and up each device has those rows of B that belong to its columns, and of x A^T
-// it needs all. Of o and down it has those columns of A that belong to its x, and its part of x A^T
-// becomes a part of the base's sum.
+// For q, k, v, gate and up each device has the rows of B that belong to its columns, and needs all
+// of x A^T. For o and down it has the columns of A that belong to its part of x, and its part of x
+// A^T goes into its part of the base's sum.
 #pragma once
 
 #include <array>
@@ -13,12 +13,11 @@
 namespace tandem {
 
 enum class LoraSharding : std::uint8_t {
-  automatic,   // as replicated or as gathered, in each step for q, k, v and for gate, up: as costs
-               // say
-  replicated,  // each device computes all of x A^T: nothing is told
-  gathered,    // each computes a share of the ranks, and one gather tells all of them
-  // As gathered; and of o and down the parts of x A^T are added up, and each device multiplies the
-  // sum by B for a share of the columns (S-LoRA, section 6). To compare with.
+  automatic,   // replicated or gathered, chosen by cost in each step for q, k, v and for gate, up
+  replicated,  // each device computes all of x A^T, without communication
+  gathered,    // each device computes a share of the ranks, followed by one gather
+  // Like gathered; for o and down the parts of x A^T are summed as well, and each device multiplies
+  // the sum by B for a share of the columns (S-LoRA, section 6). For comparison.
   s_lora,
 };
 
@@ -39,7 +38,7 @@ constexpr std::string_view to_string(LoraSharding sharding) {
   return "?";
 }
 
-// Nothing: there is no such sharding.
+// Returns nothing for an unknown name.
 constexpr std::optional<LoraSharding> parse_lora_sharding(std::string_view name) {
   for (const LoraSharding sharding : kLoraShardings) {
     if (to_string(sharding) == name) return sharding;

@@ -17,7 +17,7 @@ bool word_after(std::string_view text, std::size_t pos) {
   return pos < text.size() && utf8::is_word(utf8::next(text, pos));
 }
 
-// Where the white space that ends at `pos` begins, not before `floor`.
+// Returns the start of the white space that ends at `pos`, but at least `floor`.
 std::size_t space_begin(std::string_view text, std::size_t pos, std::size_t floor) {
   while (pos > floor) {
     const std::size_t before = utf8::previous(text, pos);
@@ -66,7 +66,7 @@ void AddedTokenMatcher::add(std::string_view text, const AddedToken& token) {
     node = next;
   }
   std::int32_t& end = nodes_[static_cast<std::size_t>(node)].token;
-  if (end >= 0) return;  // two tokens normalize to the same text: the first wins
+  if (end >= 0) return;  // two tokens normalize to the same text: the first one is used
   end = static_cast<std::int32_t>(tokens_.size());
   tokens_.push_back({token.id, token.single_word, token.lstrip, token.rstrip, token.special});
 }
@@ -101,7 +101,7 @@ bool AddedTokenMatcher::special_begins(std::string_view text, std::size_t pos) c
 
 std::vector<AddedTokenMatcher::Segment> AddedTokenMatcher::split(std::string_view text) const {
   std::vector<Segment> segments;
-  std::size_t done = 0;  // all before is in a segment
+  std::size_t done = 0;  // end of the last segment
   std::size_t pos = 0;
   while (pos < text.size() && !tokens_.empty()) {
     const auto [token, match_end] = longest_at(text, pos);
@@ -113,7 +113,7 @@ std::vector<AddedTokenMatcher::Segment> AddedTokenMatcher::split(std::string_vie
     const std::size_t begin = pos;
     pos = match_end;
     if (rules.single_word && (word_before(text, begin) || word_after(text, match_end))) continue;
-    // White space that an earlier token took is not taken twice.
+    // White space that an earlier token consumed is not consumed again.
     const std::size_t start =
         rules.lstrip ? space_begin(text, begin, std::min(begin, done)) : begin;
     const std::size_t end = rules.rstrip ? space_end(text, match_end) : match_end;

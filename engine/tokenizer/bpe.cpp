@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-// Below this a scan for the lowest rank beats a heap.
+// For shorter words a scan for the lowest rank is faster than a heap.
 constexpr std::size_t kShortWord = 48;
 constexpr std::uint64_t kNoMerge = std::numeric_limits<std::uint64_t>::max();
 
@@ -71,16 +71,16 @@ void Bpe::learn_characters(const Vocabulary& vocabulary) {
   }
 }
 
-// Two neighbouring known characters that no merged token contains side by side can never end up in
-// one token, so a text may be cut between them. Where no pre-tokenizer splits the text (Llama 2), a
-// long text falls into words this way, and merging stays fast.
+// Learns where a text may be cut: between two neighbouring known characters that no merged token
+// contains side by side, because they can never be in one token. If no pre-tokenizer splits the
+// text (Llama 2), this splits a long text into words and keeps merging fast.
 void Bpe::learn_seams(const std::vector<Merge>& merges, const Vocabulary& vocabulary) {
   auto stands_for_itself = [&](const std::string& token) {
     const bool byte_token = token.size() == 6 && token.starts_with("<0x");
     return vocabulary.at(token) != options_.unk && !(options_.byte_fallback && byte_token);
   };
   for (const Merge& merge : merges) {
-    // Merges of stand-ins would join characters that the token's text does not show.
+    // Merges of replacement characters would join characters that the token's text does not show.
     if (!stands_for_itself(merge.left) || !stands_for_itself(merge.right)) return;
     const std::string text = merge.left + merge.right;
     char32_t left = 0;
@@ -103,8 +103,8 @@ void Bpe::encode(std::string_view word, std::vector<TokenId>& out) const {
   }
   if (!options_.byte_level) return encode_characters(word, out);
 
-  // Of the thread: words are short and many, any thread encodes, and nothing of it outlives the
-  // call but the memory.
+  // Thread-local, to reuse its memory: words are short and many, and any thread encodes. Its
+  // contents are not used after the call.
   thread_local std::vector<TokenId> symbols;
   symbols.clear();
   Unknown unknown;
@@ -152,9 +152,9 @@ void Bpe::encode_characters(std::string_view word, std::vector<TokenId>& out) co
   merge(symbols, out);
 }
 
-// An unknown token is written when the next known character comes, so that neighbours can fuse.
-// Bytes of a fallback do not count as that: an unknown token that waits is written after them. That
-// is what the reference implementation does.
+// An unknown token is appended when the next known character arrives, so that neighbours can be
+// fused. Bytes of a byte fallback do not count as known characters: a pending unknown token is
+// appended after them. The reference implementation does the same.
 void Bpe::add_unknown(std::string_view bytes, Unknown& unknown,
                       std::vector<TokenId>& symbols) const {
   auto token_of = [&](char c) { return byte_tokens_[static_cast<std::uint8_t>(c)]; };
@@ -187,7 +187,7 @@ void Bpe::merge_short(std::vector<TokenId>& symbols) const {
   for (std::size_t i = 0; i + 1 < n; ++i) look_up(i);
   while (n > 1) {
     const std::uint64_t* best = std::min_element(pairs, pairs + n - 1, [](auto a, auto b) {
-      return a >> 32 < b >> 32;  // by rank alone, so that the leftmost wins
+      return a >> 32 < b >> 32;  // by rank alone, so that the leftmost pair is merged first
     });
     if (*best == kNoMerge) break;
     const auto i = static_cast<std::size_t>(best - pairs);
@@ -203,9 +203,9 @@ void Bpe::merge_short(std::vector<TokenId>& symbols) const {
   symbols.resize(n);
 }
 
-// A heap of candidate merges over a linked list. A candidate is (rank, position); it is stale if
-// the pair at its position has another rank by now. A pair never comes back once it changed,
-// because borders between symbols only vanish.
+// Uses a heap of candidate merges over a linked list. A candidate is (rank, position); it is stale
+// if the pair at its position has another rank by now. A pair never returns after it changed,
+// because boundaries between symbols only disappear.
 void Bpe::merge_long(std::vector<TokenId>& symbols) const {
   const auto n = static_cast<std::int32_t>(symbols.size());
   std::vector<std::int32_t> previous(symbols.size());

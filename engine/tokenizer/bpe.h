@@ -1,5 +1,5 @@
-// Byte-pair encoding of one word: start from its characters (or bytes), merge the pair of lowest
-// rank, leftmost first, until no pair of neighbours has a merge.
+// Byte-pair encoding of one word: starting from its characters (or bytes), the pair of lowest rank
+// is merged, leftmost first, until no neighbouring pair has a merge.
 #pragma once
 
 #include <array>
@@ -21,29 +21,29 @@ struct BpeOptions {
   bool byte_level = false;     // words are bytes; the vocabulary is in the byte-level alphabet
   bool byte_fallback = false;  // a character without a token becomes <0xNN> tokens
   bool fuse_unk = false;       // neighbouring unknown characters become one unknown token
-  bool ignore_merges = false;  // a word that is a token as a whole is that token
-  std::optional<TokenId> unk;  // none: characters without a token vanish
+  bool ignore_merges = false;  // a word that is itself a token is not split
+  std::optional<TokenId> unk;  // unset: characters without a token are dropped
 };
 
 // Immutable after build(); encode() is thread-safe.
 class Bpe {
  public:
-  Bpe() = default;  // no tokens
+  Bpe() = default;  // without any tokens
   using Vocabulary = std::unordered_map<std::string, TokenId>;
   struct Merge {
     std::string left, right;
   };
 
-  // Ids lie in [0, 2^31). Refuses merges that name tokens which the vocabulary does not have.
+  // Requires ids in [0, 2^31). Refuses merges of tokens that are not in the vocabulary.
   static Result<Bpe> build(const Vocabulary& vocabulary, const std::vector<Merge>& merges,
                            const BpeOptions& options);
 
-  // Appends the word's tokens to `out`. O(n log n). `word` has fewer than 2^31 bytes; unless
-  // byte_level, it is valid UTF-8.
+  // Appends the word's tokens to `out`. O(n log n). `word` must have fewer than 2^31 bytes and,
+  // unless byte_level, be valid UTF-8.
   void encode(std::string_view word, std::vector<TokenId>& out) const;
 
  private:
-  struct Unknown {  // an unknown token that waits for the next known one (see add_character)
+  struct Unknown {  // an unknown token that is pending until the next known one (see add_unknown)
     bool pending = false;
   };
 
@@ -62,11 +62,11 @@ class Bpe {
   BpeOptions options_;
   IdMap merges_;                            // (left, right) -> rank << 32 | result
   IdMap characters_;                        // character, or byte if byte_level -> id
-  IdMap joined_;                            // neighbouring characters that some token contains
-  bool seams_known_ = false;                // joined_ is complete, so words can be cut by it
+  IdMap joined_;                            // pairs of neighbouring characters within some token
+  bool seams_known_ = false;                // joined_ is complete, so words can be split by it
   std::array<TokenId, 256> byte_tokens_{};  // <0xNN>; -1 if there is none
   struct HashWord {
-    using is_transparent = void;  // found by a piece of a text
+    using is_transparent = void;  // allows lookups by string_view
     std::size_t operator()(std::string_view word) const {
       return std::hash<std::string_view>()(word);
     }

@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-constexpr char32_t kFirstStandIn = 0x100;  // bytes that do not print are numbered from here on
+constexpr char32_t kFirstStandIn = 0x100;  // for bytes that do not print, from here on
 constexpr std::size_t kAlphabetEnd = 0x144;
 
 constexpr bool prints(unsigned b) {

@@ -1,4 +1,4 @@
-// A flat hash map from 64-bit keys to 64-bit values: the tables that encoding looks up per pair.
+// A flat hash map from 64-bit keys to 64-bit values, for the lookups per pair during encoding.
 #pragma once
 
 #include <cstddef>
@@ -7,21 +7,21 @@
 
 namespace tandem {
 
-// Built once, then read by any thread. ~0 is no key.
+// Built once, then read by any thread. ~0 is not a valid key.
 class IdMap {
  public:
   static constexpr std::uint64_t kNoKey = ~std::uint64_t{0};
 
   explicit IdMap(std::size_t expected = 0) { reserve(expected); }
 
-  // Adds or overwrites.
+  // Inserts or overwrites.
   void set(std::uint64_t key, std::uint64_t value) {
     if ((size_ + 1) * 2 > slots_.size()) reserve(size_ * 2 + 8);
     Slot& slot = slots_[index_of(key)];
     if (slot.key == kNoKey) ++size_;
     slot = {key, value};
   }
-  // The value, or null.
+  // Returns the value; null if there is none.
   const std::uint64_t* find(std::uint64_t key) const {
     const Slot& slot = slots_[index_of(key)];
     return slot.key == kNoKey ? nullptr : &slot.value;
@@ -31,7 +31,7 @@ class IdMap {
   struct Slot {
     std::uint64_t key = kNoKey, value = 0;
   };
-  // Where the key is, or the free slot where it would be. At most half of the slots are taken.
+  // Returns the slot of the key, or the free slot for it. At most half of the slots are used.
   std::size_t index_of(std::uint64_t key) const {
     std::size_t i = static_cast<std::size_t>((key * 0x9E3779B97F4A7C15U) >> shift_);
     while (slots_[i].key != key && slots_[i].key != kNoKey) i = (i + 1) & (slots_.size() - 1);

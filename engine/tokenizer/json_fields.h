@@ -1,4 +1,4 @@
-// Reading members of tokenizer.json: every miss or wrong type is a Status that names the place.
+// Access to members of tokenizer.json: an absent member or a wrong type is a Status with its path.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// One object of the file and the path that leads to it ("pre_tokenizer.pretokenizers[0]").
+// One object of the file and its path ("pre_tokenizer.pretokenizers[0]").
 class Fields {
  public:
   static Result<Fields> of(const nlohmann::json& value, std::string path) {
@@ -21,7 +21,7 @@ class Fields {
   const std::string& path() const { return path_; }
   std::string path_of(std::string_view name) const { return fmt::format("{}.{}", path_, name); }
 
-  // The member, or null if it is missing or JSON null.
+  // Returns the member; null if it is absent or JSON null.
   const nlohmann::json* find(const char* name) const {
     const auto it = value_->find(name);
     return it == value_->end() || it->is_null() ? nullptr : &*it;
@@ -38,7 +38,7 @@ class Fields {
     if (!v->is_string()) return invalid("{} must be a string", path_of(name));
     return v->get<std::string>();
   }
-  // An integer in [0, max].
+  // Returns an integer in [0, max].
   Result<std::int64_t> integer(const char* name, std::int64_t max) const {
     const nlohmann::json* v = find(name);
     if (v == nullptr) return invalid("{} is missing", path_of(name));

@@ -15,9 +15,9 @@ bool is_ascii(char c) {
   return static_cast<unsigned char>(c) < 0x80;
 }
 
-// Unicode normalization of the stretches that need it. ASCII is unchanged by all four forms and
-// never combines with what comes before it, so a stretch ends at each ASCII character; it starts
-// one character earlier, because a following mark may combine with an ASCII letter.
+// Normalizes the parts of the text that need it. ASCII is unchanged by all four forms and never
+// combines with the characters before it, so a part ends at each ASCII character. It starts one
+// character earlier, because a following mark may combine with an ASCII letter.
 Status normalize_unicode(int options, std::string& text) {
   std::string out;
   std::size_t done = 0;
@@ -50,7 +50,7 @@ std::string lowercase(std::string_view text) {
   out.reserve(text.size());
   for (std::size_t pos = 0; pos < text.size();) {
     const char32_t c = utf8::next(text, pos);
-    if (c == 0x130) {  // the only character whose lower case is two: i and a dot above
+    if (c == 0x130) {  // the only character whose lower case is two characters: i and a dot above
       out += "i\xCC\x87";
     } else {
       utf8::append(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));

@@ -1,4 +1,4 @@
-// What tokenizer.json's "normalizer" does to a text before it is split.
+// The "normalizer" of tokenizer.json, which changes a text before it is split.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,23 +11,23 @@
 
 namespace tandem {
 
-// NFC, NFD, NFKC, NFKD, Prepend, Replace, Strip, Lowercase, and Sequences of them. Immutable,
-// thread-safe.
+// Supports NFC, NFD, NFKC, NFKD, Prepend, Replace, Strip, Lowercase, and Sequences of them.
+// Immutable, thread-safe.
 class Normalizer {
  public:
   Normalizer() = default;  // changes nothing
   static Result<Normalizer> parse(const nlohmann::json& spec);
 
   bool empty() const { return steps_.empty(); }
-  // `text` is valid UTF-8, and so is the result.
+  // `text` must be valid UTF-8; so is the result.
   Result<std::string> apply(std::string_view text) const;
 
  private:
   enum class Kind { nfc, nfd, nfkc, nfkd, prepend, replace, strip, lowercase };
   struct Step {
     Kind kind;
-    std::string text;            // what to prepend, or to put in the place of a match
-    std::vector<Regex> pattern;  // one, for replace
+    std::string text;            // the text to prepend, or to replace matches by
+    std::vector<Regex> pattern;  // set for replace only, then one
     bool left = false, right = false;
   };
   static Status parse_into(const nlohmann::json& spec, const std::string& path, int depth,
@@ -37,13 +37,13 @@ class Normalizer {
   std::vector<Step> steps_;
 };
 
-// A "pattern" of tokenizer.json: {"String": "..."} or {"Regex": "..."}.
+// Parses a "pattern" of tokenizer.json: {"String": "..."} or {"Regex": "..."}.
 Result<Regex> parse_pattern(const nlohmann::json& spec, const std::string& path);
 
-// Every match of `pattern` in `text` replaced by `with`.
+// Replaces every match of `pattern` in `text` by `with`.
 Result<std::string> replace_all(const Regex& pattern, std::string_view with, std::string_view text);
 
-// Sequences may hold sequences, to this depth.
+// The limit on the nesting of Sequences.
 inline constexpr int kMaxSequenceDepth = 8;
 
 }  // namespace tandem

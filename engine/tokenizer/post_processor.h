@@ -1,4 +1,4 @@
-// tokenizer.json's "post_processor": what is put around the ids of a text (BOS and the like).
+// The "post_processor" of tokenizer.json, which adds ids around those of a text (BOS and the like).
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace tandem {
 
-// TemplateProcessing, ByteLevel (which touches offsets only, so nothing here) and Sequences of
-// them. Immutable, thread-safe.
+// Supports TemplateProcessing, ByteLevel (no effect here, because it changes offsets only) and
+// Sequences of them. Immutable, thread-safe.
 class PostProcessor {
  public:
-  // Ids outside [0, vocab_size) are refused.
+  // Refuses ids outside [0, vocab_size).
   static Result<PostProcessor> parse(const nlohmann::json& spec, std::size_t vocab_size);
 
   std::vector<TokenId> apply(std::vector<TokenId> ids) const;
 
  private:
-  struct Template {  // the text's ids go between
+  struct Template {  // ids before and after those of the text
     std::vector<TokenId> before, after;
   };
   Status parse_into(const nlohmann::json& spec, const std::string& path, int depth,

@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-// GPT-2's own split, which ByteLevel applies unless told otherwise.
+// GPT-2's pattern, the default of ByteLevel.
 constexpr std::string_view kGpt2Pattern =
     R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
@@ -17,7 +17,7 @@ struct Part {
   bool is_match;
 };
 
-// Joins neighbours as the behaviours that merge ask for. Each appends to, or extends, `merged`.
+// The behaviours that merge neighbouring parts. Each appends to `merged` or extends its last range.
 std::vector<TextRange> merge_contiguous(const std::vector<Part>& parts) {
   std::vector<TextRange> merged;
   bool previous = false;
@@ -87,7 +87,7 @@ Status PreTokenizer::parse_into(const nlohmann::json& spec, const std::string& p
   if (type == "ByteLevel") step = parse_byte_level(fields);
   if (!step) return step.status();
   byte_level_ = step->kind == Kind::byte_level;
-  constexpr std::size_t kMaxSteps = 32;  // they nest when run
+  constexpr std::size_t kMaxSteps = 32;  // a limit, because running them is recursive
   if (steps_.size() >= kMaxSteps) return invalid("{}: more than {} steps", path, kMaxSteps);
   steps_.push_back(std::move(*step));
   return {};
@@ -133,7 +133,7 @@ Result<PreTokenizer::Step> PreTokenizer::parse_metaspace(const Fields& fields) {
   step.kind = Kind::metaspace;
   TANDEM_ASSIGN(step.replacement, fields.string("replacement"));
   if (step.replacement.empty()) return invalid("{}.replacement is empty", fields.path());
-  // Files written before prepend_scheme existed have add_prefix_space.
+  // Files from before prepend_scheme was introduced have add_prefix_space.
   TANDEM_ASSIGN(const bool add_prefix_space, fields.boolean("add_prefix_space", true));
   std::string scheme = add_prefix_space ? "always" : "never";
   if (fields.find("prepend_scheme") != nullptr) {

@@ -1,4 +1,4 @@
-// tokenizer.json's "pre_tokenizer": cuts a text into the words that byte-pair encoding works on.
+// The "pre_tokenizer" of tokenizer.json, which splits a text into the words for byte-pair encoding.
 #pragma once
 
 #include <functional>
@@ -12,19 +12,19 @@
 
 namespace tandem {
 
-// Split, Digits, Metaspace, ByteLevel and Sequences of them. ByteLevel must come last: its words
-// are handed on as raw bytes, and its alphabet is applied to the vocabulary instead. Immutable,
-// thread-safe.
+// Supports Split, Digits, Metaspace, ByteLevel and Sequences of them. ByteLevel must be last: its
+// words are passed on as raw bytes, and its alphabet is applied to the vocabulary instead.
+// Immutable, thread-safe.
 class PreTokenizer {
  public:
-  // Receives each word; the view lives during the call only.
+  // Receives each word; the view is valid during the call only.
   using Sink = std::function<void(std::string_view word)>;
 
   PreTokenizer() = default;  // the whole text is one word
   static Result<PreTokenizer> parse(const nlohmann::json& spec);
 
   bool byte_level() const { return byte_level_; }
-  // `at_text_start`: nothing of the user's text comes before `text`.
+  // `at_text_start`: `text` is the beginning of the user's text.
   Status run(std::string_view text, bool at_text_start, const Sink& sink) const {
     return run_from(0, text, at_text_start, sink);
   }
@@ -35,11 +35,11 @@ class PreTokenizer {
   enum class Prepend { always, first, never };
   struct Step {
     Kind kind;
-    std::vector<Regex> pattern;  // none: do not split
+    std::vector<Regex> pattern;  // empty: no split
     Behavior behavior = Behavior::isolated;
     bool invert = false;
-    std::string replacement;           // metaspace: what a space becomes
-    Prepend prepend = Prepend::never;  // byte_level: a space before the word
+    std::string replacement;           // metaspace: the replacement of a space
+    Prepend prepend = Prepend::never;  // byte_level: whether a space is prepended
   };
 
   static Result<Step> parse_split(const class Fields& fields);

@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-// The byte that a token of the form <0xNN> stands for.
+// Returns the byte of a token of the form <0xNN>.
 std::optional<char> fallback_byte(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
   auto digit = [](char c) {
@@ -32,7 +32,7 @@ std::string_view strip_token(std::string_view token, std::string_view c, std::si
   return token;
 }
 
-// Metaspace's marks as spaces, or dropped.
+// Replaces Metaspace's marks by spaces, or drops them.
 std::string without_marks(std::string_view token, std::string_view mark, bool drop) {
   std::string spaced;
   for (std::size_t pos = 0; pos < token.size();) {
@@ -82,7 +82,7 @@ Status TokenDecoder::parse_into(const nlohmann::json& spec, const std::string& p
   TANDEM_ASSIGN(Step step, parse_step(fields, type));
   if (fused_ && step.kind != Kind::strip)
     return invalid("{}: {} after Fuse or ByteLevel is not supported", path, type);
-  constexpr std::size_t kMaxSteps = 32;  // they nest when run
+  constexpr std::size_t kMaxSteps = 32;  // a limit, because running them is recursive
   std::vector<Step>& steps = fused_ ? text_steps_ : token_steps_;
   if (steps.size() >= kMaxSteps) return invalid("{}: more than {} steps", path, kMaxSteps);
   steps.push_back(std::move(step));
@@ -188,7 +188,8 @@ void TokenDecoder::Stream::finish(std::string& out) {
   }
   for (std::size_t i = 0; i < token_states_.size(); ++i)
     if (decoder_->token_steps_[i].kind == Kind::byte_fallback) end_byte_run(i, out);
-  // What a strip still holds is what it may take; more than that it has let go before.
+  // The characters that a Strip still holds are within its limit and are dropped; it has released
+  // any others before.
   for (std::size_t i = 0; i < text_states_.size(); ++i) text_states_[i].held = 0;
 }
 
@@ -221,7 +222,7 @@ void TokenDecoder::Stream::byte_fallback(std::size_t index, std::string_view tok
   }
   token_states_[index].run += *byte;
   if (byte_runs_ == ByteRuns::whole) return;
-  // Such steps behind this one could tell a run from its characters.
+  // True if a later step could treat a run differently from its separate characters.
   const bool needs_run = std::any_of(
       decoder_->token_steps_.begin() + static_cast<std::ptrdiff_t>(index) + 1,
       decoder_->token_steps_.end(),
@@ -229,7 +230,8 @@ void TokenDecoder::Stream::byte_fallback(std::size_t index, std::string_view tok
   if (!needs_run) end_character(index, out);
 }
 
-// Passes on the run if its newest byte ends a character, and the bytes that can be in none.
+// Passes on the run if its newest byte completes a character, together with bytes that can be part
+// of none.
 void TokenDecoder::Stream::end_character(std::size_t index, std::string& out) {
   StepState& state = token_states_[index];
   std::string text;
@@ -237,8 +239,8 @@ void TokenDecoder::Stream::end_character(std::size_t index, std::string& out) {
   if (text.empty()) return;
   const std::string run = std::exchange(state.run, {});
   if (text == run) return through_tokens(index + 1, run, out);
-  // What came before the newest byte is the beginning of no character: `text` starts with one
-  // U+FFFD for all of it.
+  // The bytes before the newest one are not the beginning of a character: `text` starts with one
+  // U+FFFD for all of them.
   std::string_view newest = text;
   if (run.size() > 1) {
     replace_bytes(index, run.size() - 1, out);
@@ -285,7 +287,8 @@ void TokenDecoder::Stream::strip_text(std::size_t index, std::string_view text, 
     --state.left;
   }
   if (text.empty()) return;
-  // The last `stop` of c at the end may go: they wait until something follows them.
+  // The last `stop` characters c at the end may be stripped, so they are held until other text
+  // follows.
   std::size_t trailing = 0;
   std::string_view body = text;
   while (trailing < step.stop && body.ends_with(c)) {

@@ -73,7 +73,7 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, bool add_s
         continue;
       }
       std::string_view words = piece.substr(inner.begin, inner.end - inner.begin);
-      std::string whole;  // all tokens have been looked for: the breakers have done their work
+      std::string whole;  // tokens have been matched, so the breakers can be removed
       if (!breaker.empty() && words.find(breaker) != std::string_view::npos) {
         whole = without(words, breaker);
         words = whole;

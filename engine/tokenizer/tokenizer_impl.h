@@ -1,4 +1,4 @@
-// The parts of a loaded tokenizer. Private to engine/tokenizer.
+// The parts of a loaded tokenizer, for engine/tokenizer only.
 #pragma once
 
 #include <memory>
@@ -26,9 +26,9 @@ struct Tokenizer::Impl {
   };
 
   std::vector<Entry> tokens;                     // by id
-  std::unordered_map<std::string, TokenId> ids;  // of all tokens, the added ones too
-  AddedTokenMatcher raw_added;                   // looked for in the text as it comes
-  AddedTokenMatcher normalized_added;            // looked for in the normalized text
+  std::unordered_map<std::string, TokenId> ids;  // for all tokens, including added ones
+  AddedTokenMatcher raw_added;                   // matched in the text before normalization
+  AddedTokenMatcher normalized_added;            // matched in the normalized text
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
   Bpe bpe;
@@ -39,7 +39,7 @@ struct Tokenizer::Impl {
     const auto i = static_cast<std::size_t>(id);
     return id >= 0 && i < tokens.size() && tokens[i].present ? &tokens[i] : nullptr;
   }
-  // The token as decode() passes it to the decoder, or null if it says nothing.
+  // Returns the token that decode() passes to the decoder; null if it is skipped.
   const Entry* decoded_entry(TokenId id, bool skip_special) const {
     const Entry* e = entry(id);
     return e != nullptr && skip_special && e->special ? nullptr : e;

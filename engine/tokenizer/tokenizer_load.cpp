@@ -1,5 +1,5 @@
-// tokenizer.json to a Tokenizer. The file is not trusted: ids, lengths and nesting are bounded, and
-// what is not understood is refused by name.
+// Builds a Tokenizer from tokenizer.json. The file is untrusted: ids, lengths and nesting are
+// limited, and unsupported features are refused by name.
 #include <new>
 #include <nlohmann/json.hpp>
 
@@ -13,7 +13,7 @@ namespace {
 // The largest published vocabularies have about 262,000 tokens. The table is as long as the highest
 // id, so a single absurd id must not make it huge.
 constexpr std::int64_t kMaxId = (std::int64_t{1} << 22) - 1;
-constexpr std::size_t kMaxAddedTokenBytes = 1024;  // bounds the search for added tokens
+constexpr std::size_t kMaxAddedTokenBytes = 1024;  // limits the search for added tokens
 
 Result<Bpe::Vocabulary> parse_vocabulary(const Fields& model) {
   const nlohmann::json* spec = model.find("vocab");
@@ -30,7 +30,7 @@ Result<Bpe::Vocabulary> parse_vocabulary(const Fields& model) {
   return vocabulary;
 }
 
-// Both spellings: "left right" and ["left", "right"].
+// Accepts both spellings: "left right" and ["left", "right"].
 Result<std::vector<Bpe::Merge>> parse_merges(const Fields& model) {
   TANDEM_ASSIGN(const nlohmann::json* spec, model.array("merges"));
   std::vector<Bpe::Merge> merges;
@@ -112,7 +112,7 @@ Result<std::vector<AddedToken>> parse_added_tokens(const Fields& root) {
 
 }  // namespace
 
-// Enters a token under its id. A token with two ids and an id with two tokens are both refused.
+// Registers a token under its id. A token with two ids and an id with two tokens are both refused.
 Status Tokenizer::Impl::enter(TokenId id, const std::string& text) {
   const auto i = static_cast<std::size_t>(id);
   if (i >= tokens.size()) tokens.resize(i + 1);
@@ -153,7 +153,7 @@ Status Tokenizer::Impl::fill(const nlohmann::json& json) {
   const nlohmann::json* model_spec = root.find("model");
   if (model_spec == nullptr) return invalid("model is missing");
   TANDEM_ASSIGN(Fields model, Fields::of(*model_spec, "model"));
-  if (model.find("type") != nullptr) {  // the oldest files leave it out
+  if (model.find("type") != nullptr) {  // absent in the oldest files
     TANDEM_ASSIGN(const std::string type, model.string("type"));
     if (type != "BPE") return invalid("model \"{}\" is not supported; only BPE is", type);
   }

@@ -25,7 +25,7 @@ bool is_word(char32_t c) {
     case UTF8PROC_CATEGORY_PC:
       return true;
     default:
-      return c == 0x200C || c == 0x200D;  // the joiners that scripts use inside words
+      return c == 0x200C || c == 0x200D;  // joiners, which some scripts use inside words
   }
 }
 

@@ -1,4 +1,4 @@
-// What the tokenizer asks of a character beyond its bytes (base/utf8.h).
+// Unicode properties of characters for the tokenizer; the encoding is in base/utf8.h.
 #pragma once
 
 #include "base/utf8.h"
@@ -8,7 +8,7 @@ namespace tandem::utf8 {
 // Unicode's White_Space property.
 bool is_white_space(char32_t c);
 
-// Letters, marks, decimal digits and connecting punctuation: what \w means to the tokenizers.
+// Letters, marks, decimal digits and connecting punctuation: the meaning of \w in tokenizers.
 bool is_word(char32_t c);
 
 }  // namespace tandem::utf8

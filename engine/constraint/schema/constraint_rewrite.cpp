@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What 64 KiB of dots take: whoever compiles it has bounds of time and memory.
+// The size for 64 KiB of dots. The compile process limits time and memory.
 constexpr std::size_t kMostPatternBytes = std::size_t{8} << 20;
 constexpr const char* kAnyObject = R"({"type":"object"})";
 
@@ -50,7 +50,7 @@ Json as_grammar(std::string grammar) {
   return {{"type", "grammar"}, {"grammar", std::move(grammar)}};
 }
 
-// As deep as the text, which was judged before.
+// Recursion is as deep as the text, whose depth was checked before.
 Status rewrite_formats(Json& value) {
   if (!value.is_structured()) return {};
   if (value.is_object()) {

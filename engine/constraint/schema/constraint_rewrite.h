@@ -1,6 +1,5 @@
-// What comes before XGrammar: schemas and patterns become grammars that it enforces to the letter.
-// What it makes of those itself leaves parts of a schema out, and lets through texts that are no
-// JSON.
+// Rewrites schemas and patterns to grammars, which XGrammar enforces exactly. XGrammar's own
+// conversion ignores parts of a schema, and allows texts that are not valid JSON.
 #pragma once
 
 #include "base/status.h"
@@ -8,13 +7,13 @@
 
 namespace tandem {
 
-// The member of a structural tag's format "json_schema" that says: what cannot be enforced is left
-// out, where it would be an error.
+// A member of a structural tag's format "json_schema". If true, parts that cannot be enforced are
+// left out instead of being an error.
 inline constexpr const char* kBestEffort = "best_effort";
 
-// A grammar, or a structural tag whose schemas and patterns are grammars. Bounded in time and
-// memory by the text's size and what the schema may ask for; calls nobody else. invalid_argument,
-// naming the keyword or the part of a pattern that cannot be enforced.
+// Returns a grammar, or a structural tag whose schemas and patterns are grammars. Time and memory
+// are bounded by the text's size and the limits on schemas; runs in this process. invalid_argument
+// names the keyword, or the part of a pattern, that cannot be enforced.
 Result<TextConstraint> rewrite_constraint(const TextConstraint& constraint);
 
 }  // namespace tandem

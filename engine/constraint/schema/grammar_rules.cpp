@@ -43,7 +43,7 @@ class Writer {
 
   const std::string& text() const { return text_; }
   bool is_too_long() const { return text_.size() > most_bytes_; }
-  // That are written of, in the order of their being met.
+  // The rules referred to, in the order of first reference.
   const std::vector<std::int32_t>& met() const { return met_; }
 
   void rule(std::int32_t rule, const TextExpression& says) {
@@ -61,7 +61,7 @@ class Writer {
   }
 
  private:
-  // With what may stand beside it.
+  // Writes an expression, with parentheses if its surroundings require them.
   void part(const TextExpression& each) {
     const bool is_list = each.kind == Kind::choice || each.kind == Kind::sequence;
     if (is_list) text_ += '(';
@@ -107,7 +107,7 @@ class Writer {
       text_ += "\"\"";
       return;
     }
-    // Two marks of repetition do not stand side by side.
+    // Two repetition marks may not be adjacent.
     if (inner.kind == Kind::repeat) text_ += '(';
     part(inner);
     if (inner.kind == Kind::repeat) text_ += ')';
@@ -178,7 +178,7 @@ void GrammarRules::define(std::int32_t rule, TextExpression says) {
 
 Result<std::string> GrammarRules::write(std::size_t most_bytes) const {
   std::vector<bool> known(rules_.size(), false);
-  // Rules mostly lead to later ones, so that a few rounds from the last to the first do.
+  // Rules refer mostly to later ones, so a few passes from the last to the first suffice.
   for (bool changed = true; changed;) {
     changed = false;
     for (std::size_t i = rules_.size(); i-- > 0;) {

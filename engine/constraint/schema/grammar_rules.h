@@ -1,4 +1,4 @@
-// Rules that lead to each other, and their text in XGrammar's EBNF.
+// A set of rules that refer to each other, and their text in XGrammar's EBNF.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@ namespace tandem {
 
 class GrammarRules {
  public:
-  // A rule's number; it says nothing until it is defined. The first is the root.
+  // Returns the number of a new rule, which must be defined later. The first rule is the root.
   std::int32_t add();
   void define(std::int32_t rule, TextExpression says);
-  // More take too long: whoever adds them stops.
+  // More rules take too long to compile; callers stop adding then.
   bool has_too_many() const { return rules_.size() > kMostRules; }
   static constexpr std::size_t kMostRules = 20'000;
 
-  // Rules and alternatives that no text ends are left out: those that lead to themselves on and on,
-  // say. invalid_argument: no text at all is left, or the grammar has more than `most_bytes`.
+  // Leaves out rules and alternatives that derive no finite text, for example those that only refer
+  // to themselves. invalid_argument: no text is left, or the grammar has more than `most_bytes`.
   Result<std::string> write(std::size_t most_bytes) const;
 
  private:

@@ -28,7 +28,7 @@ std::string escaped(char32_t c) {
   return fmt::format("\\u{:04x}", static_cast<std::uint32_t>(c));
 }
 
-// A backslash and what may follow it; of numbers no half of a surrogate pair alone.
+// A backslash and a valid continuation; numbers must not be half of a surrogate pair.
 TextExpression any_escape() {
   const CodeSet digit({{'0', '9'}, {'A', 'F'}, {'a', 'f'}});
   const CodeSet no_d({{'0', '9'}, {'A', 'C'}, {'E', 'F'}, {'a', 'c'}, {'e', 'f'}});
@@ -86,8 +86,8 @@ TextExpression JsonTexts::characters_of(const CodeSet& set) const {
   if (!letters.empty()) {
     parts.push_back(in_sequence({literal("\\"), one_of(CodeSet(std::move(letters)))}));
   }
-  // Other control characters where a pattern names them, not where it merely does not leave them
-  // out: nobody means those.
+  // Other control characters are included only if a pattern names them, not if a negated class
+  // merely includes them, because that is never intended.
   constexpr int kFew = 8;
   std::vector<TextExpression> controls;
   for (char32_t c = 0; c < 0x20; ++c) {
@@ -136,7 +136,7 @@ TextExpression JsonTexts::within_string(const TextExpression& texts) const {
   return texts;
 }
 
-// Of names that begin alike for `depth` characters: what may follow those.
+// Returns the continuations of names that share their first `depth` characters.
 TextExpression JsonTexts::but(std::span<const std::u32string> names, std::size_t depth) const {
   constexpr std::size_t kMostDepth = 100;
   if (depth > kMostDepth) return no_text();

@@ -1,4 +1,4 @@
-// The texts of JSON's values, from the rules of one grammar that they share.
+// Expressions for the texts of JSON values, built on the shared rules of one grammar.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace tandem {
 
-// Characters stand for themselves but where JSON escapes them: then in one way each, so that no
-// name of a property is written in two. A string that nothing is said of may escape any.
+// Characters are written literally unless JSON requires an escape, and then in a single form, so
+// that no property name has two spellings. An unconstrained string may contain any escape.
 class JsonTexts {
  public:
   explicit JsonTexts(GrammarRules& rules);
@@ -23,9 +23,9 @@ class JsonTexts {
   TextExpression any_character() const { return by_rule(character_); }
   TextExpression any_characters() const { return by_rule(characters_); }
 
-  // Of texts, as strings with their quotes.
+  // Converts texts to JSON strings with quotes.
   TextExpression string_of(const TextExpression& texts) const;
-  // A string that is none of these.
+  // A string that differs from all of these.
   TextExpression string_but(std::span<const std::string> names) const;
   TextExpression literal_of(const nlohmann::ordered_json& value) const;
   static std::string quoted(std::string_view text);

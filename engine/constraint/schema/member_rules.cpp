@@ -15,7 +15,7 @@ MemberRules::MemberRules(std::vector<ObjectMember> members, TextExpression other
   std::int64_t required = 0;
   for (const ObjectMember& member : members_) required += member.required ? 1 : 0;
   const bool has_others = others_.kind != TextExpression::Kind::never;
-  // Bounds that hold anyway need no counting.
+  // Bounds that always hold need not be counted.
   if (least_ <= required) least_ = 0;
   if (!has_others && most_ >= static_cast<std::int64_t>(members_.size())) most_ = -1;
   counted_ = most_ >= 0 ? std::max<std::int64_t>(most_, 1) : std::max<std::int64_t>(least_, 1);
@@ -51,7 +51,8 @@ TextExpression MemberRules::rest_by_rule(const Progress& at) {
   return by_rule(found->second);
 }
 
-// Up to the first member that changes what may follow by being left out: that is a rule's.
+// Writes members up to the first whose omission changes what may follow; that one begins a rule of
+// its own.
 TextExpression MemberRules::rest(Progress at) {
   std::vector<TextExpression> parts;
   while (at.first < members_.size()) {

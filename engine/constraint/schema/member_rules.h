@@ -1,5 +1,5 @@
-// The members of an object as rules: named ones in order, some of them required, then others, all
-// told between a least and a most number.
+// Rules for the members of an object: named ones in order, some of them required, then others; the
+// total number is between two bounds.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,15 @@ struct ObjectMember {
 
 class MemberRules {
  public:
-  // `others` never: there are none. `length.least` counts others once at most.
+  // If `others` is `never`, there are no others. `length.least` may count at most one of them.
   MemberRules(std::vector<ObjectMember> members, TextExpression others, TextExpression separator,
               const Lengths& length, GrammarRules& rules);
 
-  // What stands between the braces.
+  // Returns the text between the braces.
   TextExpression write();
 
  private:
-  // The next member, and how many have come: as far as that makes a difference.
+  // The index of the next member, and the number of members so far, as far as it matters.
   using Progress = std::pair<std::size_t, std::int64_t>;
 
   TextExpression rest(Progress at);
@@ -42,7 +42,7 @@ class MemberRules {
   std::vector<ObjectMember> members_;
   TextExpression others_, separator_;
   std::int64_t least_, most_;  // -1: any number
-  std::int64_t counted_;       // more are as many as this
+  std::int64_t counted_;       // higher counts are equivalent to this
   GrammarRules* rules_;
   std::map<Progress, std::int32_t> known_;
   std::deque<Progress> to_do_;

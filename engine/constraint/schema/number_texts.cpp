@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::int64_t kMostDigits = 15;  // that a double tells apart
+constexpr std::int64_t kMostDigits = 15;  // digits that a double distinguishes
 constexpr std::int64_t kMostMultiples = 1000;
 constexpr std::int64_t kMostRemainders = 100;
 
@@ -20,7 +20,7 @@ TextExpression any_digits(std::int64_t least, std::int64_t most = -1) {
   return repeated(digits('0', '9'), least, most);
 }
 
-// Numbers of as many digits, `low` to `high`.
+// Numbers from `low` to `high`, which have the same number of digits.
 TextExpression same_length(const std::string& low, const std::string& high) {
   if (low.empty()) return {};
   const auto rest = static_cast<std::int64_t>(low.size()) - 1;
@@ -45,7 +45,7 @@ TextExpression same_length(const std::string& low, const std::string& high) {
   return any_of(std::move(parts));
 }
 
-// From `low` (not negative) on.
+// Integers from `low`, which is not negative, up to `high` if it is set.
 TextExpression magnitudes(std::int64_t low, std::optional<std::int64_t> high) {
   if (high && *high < low) return no_text();
   const std::string first = std::to_string(low);
@@ -78,7 +78,7 @@ TextExpression integers_in(const Integers& range) {
   return any_of(std::move(parts));
 }
 
-// Of its whole digits.
+// Returns the integer part.
 Result<std::int64_t> whole_of(const Decimal& number) {
   if (static_cast<std::int64_t>(number.whole.size()) > kMostDigits) {
     return invalid("a bound of more than {} digits: {}", kMostDigits, number.written());
@@ -104,7 +104,7 @@ Result<Integers> integer_bounds(const NumberRange& range) {
   return result;
 }
 
-// What stands behind the point: 0.`text` lies within.
+// A range for the digits after the point: 0.`text` lies within it.
 struct FractionRange {
   std::optional<std::string> low;
   bool above_low = false;
@@ -145,7 +145,7 @@ TextExpression fraction_digits(const FractionRange& range, std::int64_t room, bo
   return any_of(std::move(parts));
 }
 
-// A whole number, then what stands behind it.
+// An integer, followed by a fraction.
 TextExpression with_fraction(TextExpression whole, const FractionRange& range, std::int64_t room) {
   std::vector<TextExpression> behind;
   if (takes_zero(range)) behind.emplace_back();
@@ -155,7 +155,7 @@ TextExpression with_fraction(TextExpression whole, const FractionRange& range, s
   return in_sequence({std::move(whole), any_of(std::move(behind))});
 }
 
-// Without a sign; the bounds' own are not looked at.
+// Numbers without a sign; the signs of the bounds are ignored.
 Result<TextExpression> decimal_magnitudes(const Decimal& low, bool above_low,
                                           const std::optional<Decimal>& high, bool below_high) {
   TANDEM_ASSIGN(const std::int64_t first, whole_of({false, low.whole, {}}));
@@ -195,7 +195,7 @@ Result<TextExpression> decimals_in(const NumberRange& range) {
     return in_sequence(
         {maybe(literal("-")), magnitudes(0, std::nullopt),
          maybe(in_sequence({literal("."), any_digits(1)})),
-         // More digits than these no double has.
+         // A double needs no more exponent digits.
          maybe(in_sequence({one_of(CodeSet({{'E', 'E'}, {'e', 'e'}})), sign, any_digits(1, 2)}))});
   }
   std::vector<TextExpression> parts;
@@ -220,7 +220,7 @@ Result<TextExpression> decimals_in(const NumberRange& range) {
   return any_of(std::move(parts));
 }
 
-// The smallest integer above zero that is a multiple of all; nothing where it is too large.
+// Returns the smallest positive integer that is a multiple of all; nothing if it is too large.
 std::optional<std::int64_t> integer_step(const std::vector<Decimal>& of) {
   std::int64_t step = 1;
   for (const Decimal& each : of) {
@@ -239,7 +239,7 @@ std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
   return a / b - (a % b < 0 ? 1 : 0);
 }
 
-// Multiples of `step` above zero, by the remainder of the digits read so far: a rule each.
+// Positive multiples of `step`, with one rule for each remainder of the digits read so far.
 TextExpression multiples(std::int64_t step, GrammarRules& rules) {
   std::vector<std::int32_t> by_remainder;
   for (std::int64_t i = 0; i < step; ++i) by_remainder.push_back(rules.add());
@@ -389,8 +389,8 @@ Result<TextExpression> numbers_in(const NumberRange& range, const std::vector<De
   if (of.empty() && !integers) return decimals_in(range);
   TANDEM_ASSIGN(const Integers bounds, integer_bounds(range));
   if (of.empty()) return integers_in(bounds);
-  // Of multiples of 0.5, say, those that are integers: sure to be multiples however a reader
-  // divides, which 19.99 is not of 0.01 by floating point.
+  // For multiples of 0.5, for example, only integers are generated. They are multiples in every
+  // implementation, whereas 19.99 is not one of 0.01 in floating-point arithmetic.
   const auto step = integer_step(of);
   if (!step) return invalid("multipleOf of more than 9 digits is not supported");
   if (*step == 1) return integers_in(bounds);

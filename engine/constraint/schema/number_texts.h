@@ -1,4 +1,4 @@
-// Numbers of JSON between bounds, as texts: exactly, by their decimal digits.
+// The texts of JSON numbers between bounds, computed exactly on their decimal digits.
 #pragma once
 
 #include <cstdint>
@@ -13,37 +13,37 @@
 
 namespace tandem {
 
-// A number as it is written, without an exponent.
+// A number in decimal notation without an exponent.
 struct Decimal {
-  bool negative = false;  // never of zero
-  std::string whole;      // no zero before it; zero: empty
-  std::string fraction;   // no zero behind it
+  bool negative = false;  // false for zero
+  std::string whole;      // without leading zeros; empty for zero
+  std::string fraction;   // without trailing zeros
 
-  // Nothing of what takes more than some 60 digits.
+  // Nothing for numbers of more than some 60 digits.
   static std::optional<Decimal> of(const nlohmann::ordered_json& number);
   bool is_zero() const { return whole.empty() && fraction.empty(); }
   std::string written() const;
 };
-int compare(const Decimal& a, const Decimal& b);  // < 0, 0, > 0
+int compare(const Decimal& a, const Decimal& b);  // returns < 0, 0 or > 0
 
 struct NumberRange {
   std::optional<Decimal> least;
   std::optional<Decimal> most;
-  bool above_least = false;  // least itself is out
+  bool above_least = false;  // excludes `least` itself
   bool below_most = false;
 
   void raise_least(const Decimal& bound, bool above);
   void lower_most(const Decimal& bound, bool below);
   bool contains(const Decimal& number) const;
-  bool is_apart_from(const NumberRange& other) const;  // sure
+  bool is_apart_from(const NumberRange& other) const;  // false if uncertain
 };
 
-// Whether a number is so many times another.
+// Whether `number` is an integer multiple of `of`.
 bool is_multiple(const Decimal& number, const Decimal& of);
 
-// The numbers in a range that are multiples of all of `of` (above zero): integers, or any numbers.
-// Rules that it takes are added. invalid_argument: more than 15 digits in a bound, or multiples
-// that are too many to be told one by one and that no few rules tell.
+// Returns the numbers in a range that are multiples of all of `of` (positive): integers, or any
+// numbers. Adds the rules that it needs. invalid_argument: a bound has more than 15 digits, or the
+// multiples are too many for a list and not expressible by a few rules.
 Result<TextExpression> numbers_in(const NumberRange& range, const std::vector<Decimal>& of,
                                   bool integers, GrammarRules& rules);
 

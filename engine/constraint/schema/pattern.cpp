@@ -20,7 +20,7 @@ CodeSet digits() {
 CodeSet word_characters() {
   return CodeSet({{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}});
 }
-// That are white space to both, and to either.
+// White space in both dialects; all_spaces() has the characters that are white space in either.
 CodeSet sure_spaces() {
   return CodeSet({{'\t', '\r'}, {' ', ' '}, {0xA0, 0xA0}});
 }
@@ -41,7 +41,8 @@ CodeSet all_but(const CodeSet& set) {
   return CodeSet::all().without(set);
 }
 
-// \d, \W, ...; `in_negated` class: what it may hold, so that what is left is sure.
+// \d, \W and so on. `in_negated` is true inside a negated class: the set is then an upper bound, so
+// that the complement is certain.
 std::optional<CodeSet> named_class(char32_t name, bool in_negated) {
   switch (name) {
     case 'd':
@@ -49,7 +50,7 @@ std::optional<CodeSet> named_class(char32_t name, bool in_negated) {
     case 'D':
       return all_but(digits());
     case 'w':
-      // Of letters beyond ASCII Python's \w has many.
+      // Python's \w includes many letters beyond ASCII.
       return in_negated
                  ? CodeSet({{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}, {0x80, 0x10FFFF}})
                  : word_characters();
@@ -134,7 +135,7 @@ class Parser {
     return any_of(std::move(result));
   }
 
-  // {2}, {2,}, {2,5}: nothing where that is no number of times, and then { is a character.
+  // Parses {2}, {2,} or {2,5}; nothing if it is not a repetition, and then { is a literal.
   std::optional<Lengths> times() {
     const std::size_t begin = at_;
     const auto number = [&]() -> std::optional<std::int64_t> {
@@ -178,7 +179,7 @@ class Parser {
     if (count->most >= 0 && count->most < count->least) {
       return fault(fmt::format("has '{}': the most is less than the least", written(begin)));
     }
-    (void)take(U'?');  // the same texts, whichever is tried first
+    (void)take(U'?');  // laziness does not change the set of texts
     const bool again = peek() == '{' && times().has_value();
     if (again || peek() == '*' || peek() == '+' || peek() == '?') {
       if (!again) ++at_;
@@ -237,7 +238,7 @@ class Parser {
     return inside;
   }
 
-  // A character by its number, or by name; behind the backslash and its letter.
+  // Parses a character given by number or name, after the backslash and its letter.
   Result<char32_t> numbered(char32_t letter, std::size_t begin) {
     std::size_t count = letter == 'x' ? 2 : letter == 'u' ? 4 : 8;
     const bool braces = letter == 'u' && take(U'{');
@@ -360,7 +361,7 @@ class Parser {
   int depth_ = 0;
 };
 
-// One way through a pattern, and whether it is held to the text's ends.
+// One alternative of a pattern, and whether it is anchored at the text's ends.
 struct Way {
   bool begin = false;
   bool end = false;

@@ -1,4 +1,4 @@
-// Of SchemaReader: which values are valid, and which alternatives exclude each other.
+// Part of SchemaReader: which values are valid, and which alternatives exclude each other.
 #include <algorithm>
 #include <utility>
 
@@ -11,7 +11,7 @@ namespace {
 using Fit = SchemaReader::Fit;
 
 constexpr int kMostDepth = 8;
-constexpr std::size_t kMostCharacters = 2000;  // of a text that a pattern is looked for in
+constexpr std::size_t kMostCharacters = 2000;  // limit on texts in which a pattern is searched
 constexpr std::size_t kMostCompared = 50'000;
 
 Fit less_sure(Fit a, Fit b) {
@@ -55,7 +55,8 @@ Fit SchemaReader::fit_string(const std::string& value, const SchemaShape& shape)
     result = less_sure(result, is_found(pattern, value));
   }
   for (const std::string& format : shape.formats) {
-    // What we write of a format is less than what others may read.
+    // The generated texts of a format are a subset of those that are valid, so other texts are
+    // uncertain.
     const bool known =
         value.size() <= kMostCharacters && is_text_of(texts_of_format(format), code_points(value));
     result = less_sure(result, known ? Fit::yes : Fit::unsure);
@@ -135,7 +136,7 @@ bool SchemaReader::exclude_each_other(const SchemaShape& a, const SchemaShape& b
       return fit(*value, a) == Fit::no || fit(*value, b) == Fit::no;
     });
   }
-  // A schema without "type" makes less than is valid against it.
+  // A schema without "type" generates fewer kinds than are valid for it.
   const unsigned common =
       (a.kinds() & b.types.value_or(kAnyKind)) | (b.kinds() & a.types.value_or(kAnyKind));
   if ((common & (kNull | kBoolean)) != 0) return false;
@@ -147,7 +148,7 @@ bool SchemaReader::exclude_each_other(const SchemaShape& a, const SchemaShape& b
          (excludes_object(a, b, depth) && excludes_object(b, a, depth));
 }
 
-// Of what is made by `made` nothing is valid against `other`.
+// Whether no object that `made` generates is valid for `other`.
 bool SchemaReader::excludes_object(const SchemaShape& made, const SchemaShape& other, int depth) {
   const std::vector<std::string> names = names_of(made);
   for (const std::string& name : other.required) {
@@ -186,8 +187,9 @@ bool SchemaReader::exclude_each_other(const std::vector<Shapes>& branches) {
   return true;
 }
 
-// A property that all alternatives name and that tells them apart comes always, as "discriminator"
-// means it and pydantic leaves it out of "required" where it has a default.
+// A property that is in all alternatives and distinguishes them is made required. That is the
+// meaning of "discriminator"; pydantic leaves such a property out of "required" if it has a
+// default.
 void SchemaReader::require_what_tells(std::vector<Shapes>& branches, const SchemaJson& schema) {
   std::vector<SchemaShape*> shapes;
   std::vector<std::size_t> branch_of;

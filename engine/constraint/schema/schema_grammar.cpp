@@ -13,7 +13,7 @@ namespace {
 using Fit = SchemaReader::Fit;
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 20;
-constexpr std::size_t kMostFirstItems = 500;  // that have a schema each
+constexpr std::size_t kMostFirstItems = 500;  // limit on leading items with schemas of their own
 constexpr std::int64_t kMostCount = 1'000'000;
 
 const nlohmann::ordered_json* member_of(const nlohmann::ordered_json& schema, const char* name) {
@@ -21,7 +21,7 @@ const nlohmann::ordered_json* member_of(const nlohmann::ordered_json& schema, co
   return at == schema.end() ? nullptr : &*at;
 }
 
-// The list, where a schema says nothing else.
+// Returns the list of anyOf if the schema contains nothing else.
 const nlohmann::ordered_json* anything_but_any_of(const Schemas& schemas) {
   if (schemas.size() != 1 || !schemas.front()->is_object()) return nullptr;
   const nlohmann::ordered_json* result = nullptr;
@@ -37,7 +37,7 @@ const nlohmann::ordered_json* anything_but_any_of(const Schemas& schemas) {
   return result;
 }
 
-// More than that no answer has.
+// No answer has more items than the limit, so higher bounds count as unlimited.
 Lengths counted(const Lengths& lengths) {
   return {lengths.least, lengths.most > kMostCount ? -1 : lengths.most};
 }
@@ -75,7 +75,7 @@ Result<TextExpression> SchemaGrammar::value(const Schemas& schemas) {
 Result<TextExpression> SchemaGrammar::alternatives(const Schemas& schemas) {
   TANDEM_ASSIGN(const std::vector<SchemaShape> shapes, reader_.shapes_of(schemas));
   std::vector<TextExpression> result;
-  // Each alternative by a rule of its own, which others share.
+  // Each alternative gets its own rule, which other schemas can share.
   if (const nlohmann::ordered_json* any = anything_but_any_of(schemas)) {
     for (const nlohmann::ordered_json& each : *any) {
       TANDEM_ASSIGN(TextExpression one, value({&each}));
@@ -173,7 +173,7 @@ Result<TextExpression> SchemaGrammar::array(const SchemaShape& shape) {
   }
   if (first > kMostFirstItems) return invalid("'prefixItems' has more than {}", kMostFirstItems);
   const auto count = static_cast<std::int64_t>(first);
-  // As of objects: no more than are told of, unless it says so.
+  // As for objects, an array has no items beyond those described unless the schema allows them.
   const bool closed = first > 0 && !tells_rest && length.least <= count;
   if (closed) length.most = length.most < 0 ? count : std::min(length.most, count);
   if (length.most >= 0 && length.most < length.least) return no_text();
@@ -229,7 +229,7 @@ Result<TextExpression> SchemaGrammar::object(const SchemaShape& shape) {
   TANDEM_ASSIGN(TextExpression others, other_properties(shape));
   const auto required = static_cast<std::int64_t>(shape.required.size());
   Lengths length = counted(shape.properties);
-  // Others may have one name twice.
+  // Other properties might repeat a name.
   if (others.kind != TextExpression::Kind::never && length.least > required + 1) {
     TANDEM_TRY(reader_.refuse(
         "'minProperties' of more than the required ones and one is not supported where others may "
@@ -303,13 +303,13 @@ Result<TextExpression> SchemaGrammar::other_properties(const SchemaShape& shape)
   for (const auto& [pattern, schemas] : by_pattern) {
     auto texts = reader_.texts_of_pattern(pattern);
     if (!texts && !reader_.is_lenient()) return texts;
-    // A schema that closes, and has not this pattern.
+    // A schema forbids other properties and does not have this pattern.
     const bool all_know = schemas.size() == shape.objects.size();
     if (!texts || (closed && !all_know)) continue;
     if (!shape.names.empty()) {
       TANDEM_TRY(reader_.refuse("'propertyNames' beside 'patternProperties' is not supported"));
     }
-    // A name that this pattern matches may be matched by the others too.
+    // A name that matches this pattern may match the other patterns too.
     Schemas all = of_patterns;
     if (!all_know) all.insert(all.end(), additional.begin(), additional.end());
     std::vector<std::string> names = SchemaReader::names_of(shape);

@@ -1,4 +1,4 @@
-// From a schema to a grammar whose texts are valid against it, all of them.
+// Converts a schema to a grammar whose texts are all valid for the schema.
 #pragma once
 
 #include <deque>
@@ -15,19 +15,20 @@
 
 namespace tandem {
 
-// One use each. What every text is valid against is enforced; what would need more than a grammar
-// is refused, or in a lenient one left out. Properties come in the schema's order, and only those
-// that it names unless it says that there may be others.
+// Single use. Keywords that hold for every generated text are enforced; those that a grammar cannot
+// express are refused, or left out if lenient. Properties are generated in the schema's order;
+// unnamed properties only if the schema explicitly allows them.
 class SchemaGrammar {
  public:
-  // `document` outlives it.
+  // `document` must outlive it.
   SchemaGrammar(const nlohmann::ordered_json& document, bool lenient);
 
-  // In XGrammar's EBNF. invalid_argument, naming what cannot be enforced, or: it allows no text.
+  // Returns XGrammar's EBNF. invalid_argument: names what cannot be enforced, or the schema allows
+  // no text.
   Result<std::string> write();
 
  private:
-  // A rule for the values that are valid against all of these.
+  // Returns a reference to a rule for the values that are valid for all of these schemas.
   Result<TextExpression> value(const Schemas& schemas);
   Result<TextExpression> alternatives(const Schemas& schemas);
   Result<TextExpression> text_of(const SchemaShape& shape);
@@ -36,10 +37,11 @@ class SchemaGrammar {
   Result<TextExpression> string(const SchemaShape& shape);
   Result<TextExpression> array(const SchemaShape& shape);
   Result<TextExpression> object(const SchemaShape& shape);
-  // Properties that the schema does not name.
+  // Properties without a name in the schema.
   Result<TextExpression> other_properties(const SchemaShape& shape);
   Result<TextExpression> other_name(const SchemaShape& shape, std::vector<std::string>& named);
-  // The values of named properties, too, whose names a pattern or the like leaves to others.
+  // Includes the values of named properties whose names also fall under patterns or additional
+  // properties.
   void add_schemas_of(const SchemaShape& shape, const std::vector<std::string>& names,
                       Schemas& schemas);
 

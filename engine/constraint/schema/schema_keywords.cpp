@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;
 using Does = SchemaKeyword::Does;
 using Form = SchemaKeyword::Form;
 
-// docs/rest.md has it in words.
+// docs/rest.md describes this table.
 constexpr SchemaKeyword kKeywords[] = {
     {"type", Does::enforced, Form::types},
     {"enum", Does::enforced, Form::values},
@@ -35,11 +35,11 @@ constexpr SchemaKeyword kKeywords[] = {
     {"additionalItems", Does::enforced, Form::schema},
     {"minItems", Does::enforced, Form::count, kArray},
     {"maxItems", Does::enforced, Form::count, kArray},
-    {"uniqueItems", Does::refused, Form::flag, kArray},  // but for false
+    {"uniqueItems", Does::refused, Form::flag, kArray},  // unless false
     {"contains", Does::refused},
     {"minContains", Does::refused},
     {"maxContains", Does::refused},
-    {"unevaluatedItems", Does::refused, Form::schema, kArray},  // but for true
+    {"unevaluatedItems", Does::refused, Form::schema, kArray},  // unless true
 
     {"properties", Does::enforced, Form::schemas_by_name, kObject},
     {"required", Does::enforced, Form::texts, kObject},

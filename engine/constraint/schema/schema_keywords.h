@@ -1,5 +1,5 @@
-// Every keyword of JSON Schema, in one table: what a schema says is enforced, or refused by name.
-// Names that are not in it say nothing, as JSON Schema has it ("x-order", say).
+// The table of all JSON Schema keywords. Each is either enforced or refused by name. Names that are
+// not in the table have no effect, as JSON Schema specifies (for example "x-order").
 #pragma once
 
 #include <functional>
@@ -12,11 +12,11 @@
 
 namespace tandem {
 
-// Kinds of JSON's values, as bits.
+// Kinds of JSON values, as bits.
 inline constexpr unsigned kNull = 1;
 inline constexpr unsigned kBoolean = 2;
 inline constexpr unsigned kInteger = 4;
-inline constexpr unsigned kFraction = 8;  // a number that is no integer
+inline constexpr unsigned kFraction = 8;  // a number that is not an integer
 inline constexpr unsigned kNumber = kInteger | kFraction;
 inline constexpr unsigned kString = 16;
 inline constexpr unsigned kArray = 32;
@@ -27,45 +27,46 @@ struct SchemaKeyword {
   enum class Does {
     enforced,
     refused,
-    describes,  // says nothing of what is valid
+    describes,  // does not affect validity
   };
   enum class Form {
     anything,
     schema,
-    schemas,          // a list
-    schemas_by_name,  // an object of them
-    items,            // a schema, or (before draft 2020-12) a list
+    schemas,          // a list of schemas
+    schemas_by_name,  // an object with schemas as values
+    items,            // a schema, or (before draft 2020-12) a list of schemas
     types,
-    values,  // a list that is not empty
-    count,   // an integer, zero or more
+    values,  // a non-empty list of values
+    count,   // an integer >= 0
     number,
-    step,  // a number above zero
+    step,  // a number > 0
     flag,
     text,
     texts,
     pattern,
     patterns_to_schemas,
-    reference,  // within the document
+    reference,  // a reference within the document
   };
   const char* name;
   Does does;
   Form form = Form::anything;
-  unsigned kinds = 0;  // that it is about: a schema without "type" is of those
+  unsigned kinds = 0;  // the kinds that it applies to; a schema without "type" is taken to be of
+                       // these
 };
 
 std::span<const SchemaKeyword> schema_keywords();
-const SchemaKeyword* find_schema_keyword(std::string_view name);  // null: none of JSON Schema's
+const SchemaKeyword* find_schema_keyword(std::string_view name);  // null: not a keyword
 
-// The bits of a type's name; 0: there is no such.
+// Returns the bits of a type's name; 0 if there is no such type.
 unsigned kinds_of_type(std::string_view type);
-unsigned kinds_of_value(const nlohmann::ordered_json& value);  // 3.0 is an integer
+unsigned kinds_of_value(const nlohmann::ordered_json& value);  // 3.0 counts as an integer
 
 using PatternCheck = std::function<Status(std::string_view where, const std::string& pattern)>;
-// invalid_argument, naming keyword and place: it is refused, or has not its form. `check_pattern`
-// judges each pattern.
+// invalid_argument with keyword and place if a keyword is refused or its value has the wrong form.
+// `check_pattern` is called for each pattern.
 Status check_schema_keywords(const nlohmann::ordered_json& schema, const std::string& where,
                              const PatternCheck& check_pattern);
-// Whether a keyword's value has its form; no look is taken into schemas in it.
+// Whether a keyword's value has the required form; schemas inside it are not checked.
 bool has_form(const SchemaKeyword& keyword, const nlohmann::ordered_json& value);
 
 }  // namespace tandem

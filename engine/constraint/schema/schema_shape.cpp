@@ -21,8 +21,8 @@ const SchemaJson* find(const SchemaJson& schema, const char* name) {
   return at == schema.end() ? nullptr : &*at;
 }
 
-// A keyword's value if it has its form; else, where that was not judged before, as if it were not
-// there.
+// Returns a keyword's value if it has the right form. An ill-formed value, possible if the schema
+// was not checked before, counts as absent.
 const SchemaJson* sound(const SchemaJson& schema, const char* name) {
   const SchemaJson* value = find(schema, name);
   return value != nullptr && has_form(*find_schema_keyword(name), *value) ? value : nullptr;

@@ -14,7 +14,7 @@ namespace {
 using Patterns = std::map<std::string, std::string>;
 
 Patterns patterns() {
-  // No leap days, which not every year has, and no leap seconds.
+  // Excludes leap days, which do not exist in every year, and leap seconds.
   const std::string date =
       "[1-9][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|"
       "(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))";
@@ -26,7 +26,7 @@ Patterns patterns() {
                             "M(" + number + "S)?|" + number + "S)";
   const std::string days = "(" + number + "Y(" + number + "M(" + number + "D)?)?|" + number + "M(" +
                            number + "D)?|" + number + "D)";
-  // No two hyphens in a row: "xn--" says something.
+  // No two adjacent hyphens, because "xn--" has a special meaning.
   const std::string label = "[A-Za-z0-9]{1,20}(-[A-Za-z0-9]{1,20}){0,2}";
   const std::string word = "[A-Za-z0-9_%+-]{1,20}";
   const std::string email = word + "(\\." + word + "){0,2}@" + label + "(\\." + label + "){1,2}";

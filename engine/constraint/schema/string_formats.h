@@ -1,5 +1,5 @@
-// What a string of a "format" may be: less than the format's standard allows where that is simpler,
-// never more.
+// The strings generated for a "format": a subset of the format's standard if that is simpler, never
+// more.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace tandem {
 
-// Others say nothing, as JSON Schema has it.
+// Unknown formats have no effect, as JSON Schema specifies.
 bool is_known_format(const std::string& name);
-// Of a known one. Thread-safe.
+// Requires a known format. Thread-safe.
 const TextExpression& texts_of_format(const std::string& name);
 
 }  // namespace tandem

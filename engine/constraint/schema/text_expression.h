@@ -1,4 +1,4 @@
-// Sets of texts, as a pattern or a rule of a grammar describes them.
+// Sets of texts, described by a pattern or a grammar rule.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct CodeRange {
   bool operator==(const CodeRange&) const = default;
 };
 
-// Characters: no halves of surrogate pairs. Immutable.
+// A set of characters without surrogates. Immutable.
 class CodeSet {
  public:
   CodeSet() = default;
@@ -26,38 +26,41 @@ class CodeSet {
   CodeSet within(const CodeSet& other) const { return without(all().without(other)); }
   bool contains(char32_t c) const;
   bool empty() const { return ranges_.empty(); }
-  const std::vector<CodeRange>& ranges() const { return ranges_; }  // ascending, apart
+  const std::vector<CodeRange>& ranges() const {
+    return ranges_;
+  }  // ascending, neither
+     // overlapping nor adjacent
   bool operator==(const CodeSet&) const = default;
 
  private:
   std::vector<CodeRange> ranges_;
 };
 
-// By default the empty text alone.
+// The default is the set of the empty text.
 struct TextExpression {
   enum class Kind {
-    never,       // no text
-    sequence,    // of parts
-    choice,      // between parts
-    characters,  // one of them
-    text,        // this one, UTF-8
-    repeat,      // the one part, least to most times
-    rule,        // what the rule of that number says
-    begin,       // of a pattern: ^
-    end,         // $
+    never,       // the empty set
+    sequence,    // the parts in order
+    choice,      // one of the parts
+    characters,  // one character of the set
+    text,        // this text, UTF-8
+    repeat,      // the only part, `least` to `most` times
+    rule,        // a text of the rule with that number
+    begin,       // in a pattern: ^
+    end,         // in a pattern: $
   };
   Kind kind = Kind::sequence;
   std::vector<TextExpression> parts;
   CodeSet characters;
   std::string text;
   std::int64_t least = 0;
-  std::int64_t most = -1;  // -1: any number of times
+  std::int64_t most = -1;  // -1: unlimited
   std::int32_t rule = -1;
 
   bool is_empty_text() const { return kind == Kind::sequence && parts.empty(); }
 };
 
-// What has no texts, and what says nothing, is left out of what is made of it.
+// The functions below simplify: empty sets and empty texts are removed from the result.
 TextExpression no_text();
 TextExpression literal(std::string text);
 TextExpression one_of(CodeSet characters);
@@ -68,7 +71,7 @@ TextExpression maybe(TextExpression part);
 TextExpression by_rule(std::int32_t rule);
 
 void append_utf8(char32_t c, std::string& text);
-// Of valid UTF-8; what is none ends it.
+// Decodes UTF-8 up to the first invalid byte.
 std::u32string code_points(const std::string& text);
 
 }  // namespace tandem

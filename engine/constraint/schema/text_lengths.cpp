@@ -1,4 +1,4 @@
-// What pattern.h says of lengths, and of single texts.
+// The functions of pattern.h for lengths and for single texts.
 #include <algorithm>
 #include <limits>
 #include <set>
@@ -24,7 +24,7 @@ std::int64_t times(std::int64_t a, std::int64_t b) {
   return a != 0 && b > kEndless / a ? kEndless : a * b;
 }
 
-// Splits an expression's texts by their lengths, alternative by alternative.
+// Splits the texts of an expression by their lengths, alternative by alternative.
 class Limiter {
  public:
   std::optional<TextExpression> limit(const TextExpression& each, std::int64_t least,
@@ -96,7 +96,8 @@ class Limiter {
       if (!limited) return std::nullopt;
       return joined(std::move(*limited), in_sequence(after));
     }
-    // By the length of this part; from a length on, where nothing is asked of the rest, at once.
+    // The texts are split by the length of this part. Above a certain length, if the rest has no
+    // bound left, they are handled together.
     const Lengths own = lengths_of(*at);
     std::int64_t last =
         std::min(most_of(own), high >= kEndless ? low - rest.least - 1 : high - rest.least);
@@ -120,7 +121,7 @@ class Limiter {
   int steps_ = 0;
 };
 
-// Where in a text the texts of an expression that begin at these places may end.
+// Finds the positions at which the texts of an expression can end if they begin at given ones.
 class Finder {
  public:
   explicit Finder(std::u32string_view text) : text_(text) {}

@@ -35,7 +35,7 @@ Result<ModuleSet::Match> ModuleSet::match(std::string_view path) const {
 
 namespace {
 
-// Only characters that stand for themselves, and dots.
+// True if the key has only literal characters and dots.
 bool is_plain(std::string_view key) {
   return std::all_of(key.begin(), key.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
@@ -43,8 +43,9 @@ bool is_plain(std::string_view key) {
   });
 }
 
-// What the regular expression (.*\.)?(key) says for a plain key, whose dots match any character.
-// Some adapters carry a key for every module of every layer: squared, that is slow with a real one.
+// Matches like the regular expression (.*\.)?(key) for a plain key, whose dots match any character.
+// Some adapters have one key for every module of every layer; the number of matches is then
+// quadratic, too many for a real regular expression.
 bool matches_plain(std::string_view key, std::string_view path) {
   if (key.size() > path.size()) return false;
   const std::size_t start = path.size() - key.size();

@@ -1,4 +1,4 @@
-// How PEFT's configuration names modules. A path is "model.layers.3.self_attn.q_proj".
+// Module names in PEFT's configuration. A path is "model.layers.3.self_attn.q_proj".
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@
 namespace tandem {
 
 // target_modules or exclude_modules: a list of names, each a path or its last parts ("q_proj",
-// "self_attn.q_proj"), or a regular expression of the whole path.
+// "self_attn.q_proj"), or a regular expression for the whole path.
 class ModuleSet {
  public:
   ModuleSet() = default;  // matches nothing
@@ -23,7 +23,12 @@ class ModuleSet {
   bool is_regex() const { return regex_.has_value(); }
   const std::vector<std::string>& names() const { return names_; }
 
-  enum class Match { none, by_end, whole };  // whole: a name that is the path itself, or the regex
+  enum class Match {
+    none,
+    by_end,
+    whole
+  };  // whole: the name equals the path, or the regex
+      // matches it
   Result<Match> match(std::string_view path) const;
 
   static Match match_name(std::string_view name, std::string_view path);
@@ -33,8 +38,8 @@ class ModuleSet {
   std::optional<PythonRegex> regex_;
 };
 
-// rank_pattern or alpha_pattern: each key is a regular expression of the path or of its last parts;
-// the first key that matches decides.
+// rank_pattern or alpha_pattern. Each key is a regular expression for the path or its last parts;
+// the first matching key decides.
 class PatternMap {
  public:
   Status add(std::string_view key, double value);
@@ -42,8 +47,8 @@ class PatternMap {
 
  private:
   struct Entry {
-    std::string plain;  // compared directly when it has no regular expression's signs
-    std::optional<PythonRegex> regex;  // else this
+    std::string plain;  // compared directly if the key has no regular expression syntax
+    std::optional<PythonRegex> regex;  // used otherwise
     double value;
   };
   std::vector<Entry> entries_;

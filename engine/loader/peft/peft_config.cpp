@@ -12,7 +12,7 @@ namespace {
 
 using Fields = JsonFields<OrderedJson>;
 
-// null, false, 0, "", [] and {}: how PEFT writes that a setting is off.
+// True for null, false, 0, "", [] and {}, which PEFT writes for a setting that is off.
 bool is_off(const OrderedJson& value) {
   return value.is_null() || value == false || value == 0 || is_text(value, "") ||
          ((value.is_array() || value.is_object()) && value.empty());
@@ -22,7 +22,7 @@ struct Reason {
   std::string_view field;
   std::string_view why;
 };
-// Settings that change what the adapter computes.
+// These settings change what the adapter computes.
 constexpr std::array<Reason, 16> kRefusedWhenOn = {{
     {"use_dora", "DoRA is not supported"},
     {"lora_bias", "adapters with a bias are not supported"},
@@ -41,7 +41,8 @@ constexpr std::array<Reason, 16> kRefusedWhenOn = {{
     {"adapter_layers", "adapted prompts are not supported"},
     {"use_sparse_lora", "sparse LoRA is not supported"},
 }};
-// Settings that are read, or say only how the adapter was initialised or trained.
+// These settings are either read elsewhere, or record only how the adapter was initialised or
+// trained.
 constexpr std::array<std::string_view, 31> kHarmless = {
     "auto_mapping",
     "base_model_name_or_path",
@@ -75,10 +76,10 @@ constexpr std::array<std::string_view, 31> kHarmless = {
     "enable_lora",
     "lora_plus_ratio",
 };
-// How the names of such notes begin.
+// Prefixes of settings that training tools add as notes.
 constexpr std::array<std::string_view, 2> kNotesOfTools = {"unsloth_", "_"};
-// Those that leave the base as it was. PiSSA, OLoRA, CorDA, LoRA-GA and LoftQ train against an
-// altered base: on the plain one such an adapter would compute something else.
+// Initialisations that leave the base unchanged. PiSSA, OLoRA, CorDA, LoRA-GA and LoftQ train
+// against an altered base; on the plain base such an adapter would compute something else.
 constexpr std::array<std::string_view, 4> kHarmlessInitialisations = {"gaussian", "eva",
                                                                       "orthogonal", "mica"};
 
@@ -116,8 +117,9 @@ bool is_known(std::string_view name) {
                              [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-// New variants of LoRA come with a switch, a list or an object of their settings. Unknown texts and
-// numbers are notes, as tools for training leave them: they are ignored, and `ignored` names them.
+// Refuses unknown settings that are true, a list or an object, because new variants of LoRA are
+// enabled in that way. Unknown texts and numbers are notes of training tools: they are ignored and
+// added to `ignored`.
 Status refuse_unknown(const OrderedJson& json, std::vector<std::string>& ignored) {
   constexpr std::size_t kMaxShown = 100;
   for (const auto& [name, value] : json.items()) {
@@ -162,7 +164,7 @@ Status read_targets(const Fields& fields, PeftConfig& peft) {
   }
   const OrderedJson* const targets = fields.find("target_modules");
   if (targets == nullptr) {
-    // What PEFT falls back to for all four architectures.
+    // PEFT's default targets for all four architectures.
     peft.targets = ModuleSet::of_names({"q_proj", "v_proj"});
     return {};
   }

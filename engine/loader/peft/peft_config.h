@@ -1,4 +1,4 @@
-// adapter_config.json as PEFT writes it, and which ranks and scales it gives the modules of a base.
+// PEFT's adapter_config.json, and the ranks and scales that it assigns to the modules of a base.
 #pragma once
 
 #include <cstdint>
@@ -22,18 +22,19 @@ struct PeftConfig {
   std::int64_t rank = 0;
   double alpha = 0;
   bool use_rslora = false;
-  bool all_linear = false;  // instead of `targets`
+  bool all_linear = false;  // replaces `targets`
   ModuleSet targets;
   ModuleSet excluded;
-  std::vector<std::int64_t> layers;         // layers_to_transform; empty: all
-  std::vector<std::string> layers_pattern;  // names of the list of layers; empty: any
+  std::vector<std::int64_t> layers;         // layers_to_transform; empty means all
+  std::vector<std::string> layers_pattern;  // names of the list of layers; empty means any
   PatternMap rank_pattern;
   PatternMap alpha_pattern;
-  std::vector<std::string> ignored;  // names of settings that are set and unknown here
+  std::vector<std::string> ignored;  // names of settings that are set but unknown here
 };
 
-// Refuses by name whatever would change the maths: other PEFT types, DoRA, biases, modules_to_save,
-// initialisations that alter the base, and what is set, unknown here and not a mere text or number.
+// Refuses, by name, every setting that would change the maths: other PEFT types, DoRA, biases,
+// modules_to_save, initialisations that alter the base, and unknown settings that are neither a
+// text nor a number.
 Result<PeftConfig> parse_peft_config(const OrderedJson& json);
 
 struct PlannedModule {
@@ -43,14 +44,15 @@ struct PlannedModule {
   double scale;       // alpha / rank, or alpha / sqrt(rank)
 };
 
-// The modules of the base that the adapter adapts, by layer and then in the order of Module; at
-// least one. Refuses layers that the base does not have, and the embedding and head.
+// Returns the modules of the base that the adapter adapts, by layer and then in the order of
+// Module; at least one. Refuses layers that the base does not have, and adapted embeddings and
+// heads.
 Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const ModelSpec& config);
-// The names in the list `target_modules` that no module of the base has. Trainers write one list
-// for many families of models, and PEFT passes over what the base at hand lacks.
+// Returns the names in the list `target_modules` that match no module of the base. Trainers use one
+// list for many model families, and PEFT skips names that the base lacks.
 std::vector<std::string> targets_not_in(const ModelSpec& config, const PeftConfig& peft);
 
-// "model.layers.3.self_attn.q_proj"
+// Returns, for example, "model.layers.3.self_attn.q_proj".
 std::string module_path(std::int64_t layer, Module module);
 
 }  // namespace tandem

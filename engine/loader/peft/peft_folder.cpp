@@ -25,12 +25,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Elements that are read and converted at a time: they stay in the cache from one pass to the next.
+// Elements that are read and converted at a time. A block stays in the cache from one pass to the
+// next.
 constexpr std::size_t kBlock = 16384;
 
-// "model.layers.0.self_attn.q_proj" and "A" of
-// "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"; some tools leave the name of
-// the adapter, "default", before ".weight".
+// The parts "model.layers.0.self_attn.q_proj" and "A" of the name
+// "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight". Some tools leave the adapter's
+// name, "default", before ".weight".
 struct TensorName {
   std::string_view path;
   bool is_a;
@@ -67,7 +68,7 @@ struct Pair {
   const TensorInfo* a = nullptr;
   const TensorInfo* b = nullptr;
 };
-using Pairs = std::map<std::string, Pair, std::less<>>;  // by the module's path
+using Pairs = std::map<std::string, Pair, std::less<>>;  // key: the module's path
 
 Result<Pairs> pair_tensors(const SafetensorsHeader& header) {
   Pairs pairs;
@@ -99,7 +100,8 @@ Status check_tensor(std::string_view path, std::string_view letter, const Tensor
   return {};
 }
 
-// What a tensor without a plan is: of a module that the base lacks, or of one not targeted.
+// Explains a tensor that is not in the plan: the base lacks its module, or the module is not
+// targeted.
 Status explain_extra(std::string_view path, const ModelSpec& config) {
   if (path == "lm_head" || path.ends_with("embed_tokens")) {
     return invalid("there is LoRA on {}: the embedding and the head are not supported", path);
@@ -179,10 +181,10 @@ Result<PeftConfig> read_config(const File& file) {
   return config;
 }
 
-// `what`: "{} ..." of a name, as JSON, so that it cannot write lines of its own into the log. Told
-// once, for a folder is read many times.
+// Logs a warning about `names`, formatted by `what`. The names are escaped as JSON, so that they
+// cannot inject log lines. Each warning is logged once, because a folder is read many times.
 void warn_once(fmt::format_string<const std::string&> what, const std::vector<std::string>& names) {
-  constexpr std::size_t kMaxTold = 256;  // they come from strangers
+  constexpr std::size_t kMaxTold = 256;  // a limit, because the names are untrusted
   constexpr std::size_t kMaxShown = 100;
   static std::mutex mutex;
   static std::set<std::string> told;
@@ -210,7 +212,7 @@ Status explain_missing_weights(const Folder& opened, Status status) {
 
 }  // namespace
 
-// Identities are taken before anything is read, so that they stand for no older bytes.
+// The identities are taken before anything is read, so that they cannot stand for older bytes.
 Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelSpec& config, DType dtype,
                                     const LinkRule& links,
                                     std::shared_ptr<const FileProgress> writing) {
@@ -273,7 +275,7 @@ std::shared_ptr<const PeftSource> PeftFolder::source(std::int64_t now_ns) const 
   return known && is_unchanged() ? source_ : nullptr;
 }
 
-// A file that was cut off names itself already.
+// The message for a truncated file names it already.
 Status PeftFolder::with_path(const Status& status) const {
   return status.message().starts_with(weights_.path()) ? status
                                                        : status.with_context(weights_.path());
@@ -306,8 +308,8 @@ Status PeftFolder::fill_a(const PeftJob& job, std::byte* target, PeftScratch& sc
   return {};
 }
 
-// The scale goes in while the values are floats, so that they are rounded once. What needs no
-// conversion is read to where it belongs, and touched again only for a scale.
+// The scale is applied while the values are floats, so that they are rounded once. Values that need
+// no conversion are read directly into the target and changed only by a scale.
 Status PeftFolder::fill_b(const PeftJob& job, std::byte* target, PeftScratch& scratch) const {
   const auto rows = static_cast<std::size_t>(job.out);
   const auto rank = static_cast<std::size_t>(job.matrix.rank);

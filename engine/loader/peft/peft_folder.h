@@ -1,6 +1,7 @@
-// A PEFT adapter's folder, opened and checked but for the weights themselves: which bytes of its
-// file go where in an adapter's run of bytes. The folder is opened once, following no link in its
-// path (Folder::open), and both files in it: so it is for all who read adapters, again or first.
+// A PEFT adapter's folder, opened and checked except for the weights themselves: it maps the bytes
+// of the file to the adapter's run of bytes. The folder and both of its files are opened once,
+// without following links in the path (Folder::open). All readers of adapters use it, for first
+// reads and rereads.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,7 @@
 
 namespace tandem {
 
-// One thread's memory for what it reads and converts, a block at a time.
+// One thread's buffers for reading and converting, one block at a time.
 struct PeftScratch {
   std::vector<std::byte> raw;
   std::vector<float> values;
@@ -25,33 +26,33 @@ struct PeftScratch {
 
 class PeftFolder {
  public:
-  // Refuses as load_peft_adapter() says, but for weights that are not finite.
-  // Messages name its files, never where it lies. `writing`: of the weights' file, where somebody
-  // still writes it; whatever reads of it then waits for what it needs.
+  // Refuses what load_peft_adapter() refuses, except for weights that are not finite. Messages name
+  // the folder's files, never its path. `writing` is the progress of the weights' file if it is
+  // still being written; reads then wait for the bytes that they need.
   static Result<PeftFolder> open(const std::filesystem::path& dir, const ModelSpec& config,
                                  DType dtype, const LinkRule& links,
                                  std::shared_ptr<const FileProgress> writing = nullptr);
-  // Opens the folder that `source` describes, and reads nothing. Null: its files are others now, or
-  // cannot be opened; open() says what is the matter.
+  // Opens the folder that `source` describes without reading anything. Null if its files have
+  // changed or cannot be opened; open() then returns the reason.
   static std::optional<PeftFolder> reopen(const std::filesystem::path& dir,
                                           std::shared_ptr<const PeftSource> source, DType dtype,
                                           const LinkRule& links);
 
-  // Everything of the adapter but its bytes and digest. Only of open().
+  // Everything of the adapter but its bytes and digest. Only after open(), not after reopen().
   const Adapter& adapter() const { return adapter_; }
   // At least one.
   const std::vector<PeftJob>& jobs() const { return source_->jobs; }
 
   // Fills the job's part of the run that starts at `bytes`. Thread-safe.
   Status fill(const PeftJob& job, std::byte* bytes, PeftScratch& scratch) const;
-  // Refuses NaN and infinities in it.
+  // Refuses NaN and infinities in the job's part.
   Status check_finite(const PeftJob& job, const std::byte* bytes) const;
 
-  // Whether the files are as they were when they were opened. After the last byte was read.
+  // Whether the files are as they were when they were opened. Call it after the last byte was read.
   bool is_unchanged() const;
-  // What to read it from again, asked after the last byte was read: it stands for what has been
-  // read. Null: the files have changed meanwhile, or cannot be told from changed ones
-  // (FileIdentity::vouches). `now_ns` was the time before open().
+  // Returns the source for rereading the contents that have just been read; call it after the last
+  // byte was read. Null if the files have changed in the meantime, or if a later change could not
+  // be detected (FileIdentity::vouches). `now_ns` is the time before open().
   std::shared_ptr<const PeftSource> source(std::int64_t now_ns) const;
 
  private:

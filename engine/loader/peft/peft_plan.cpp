@@ -1,4 +1,4 @@
-// Which modules of a base an adapter adapts, and how: PEFT's rules applied to its paths.
+// Decides which modules of a base an adapter adapts, and how, by PEFT's rules for paths.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -41,7 +41,7 @@ Status refuse_embedding_and_head(const PeftConfig& peft) {
   return {};
 }
 
-// layers_pattern is a part of a regular expression, as PEFT uses it.
+// PEFT uses layers_pattern as a part of a regular expression.
 Result<std::vector<PythonRegex>> layer_patterns(const PeftConfig& peft) {
   std::vector<PythonRegex> patterns;
   for (const std::string& name : peft.layers_pattern) {
@@ -73,12 +73,12 @@ Result<bool> is_targeted(const PeftConfig& peft, const std::vector<PythonRegex>&
   if (!peft.all_linear) {
     TANDEM_ASSIGN(match, peft.targets.match(path));
   }
-  // PEFT does not ask for the layer where a name is the whole path.
+  // PEFT does not check the layer if a name is the whole path.
   if (match != Match::by_end) return match == Match::whole;
   return is_layer_selected(peft, patterns, layer, path);
 }
 
-// All texts that name a module of the base: its path, and the path's last parts.
+// Returns all texts that name a module of the base: its path, and every suffix of whole parts.
 std::set<std::string, std::less<>> names_in(const ModelSpec& config) {
   std::set<std::string, std::less<>> names;
   const auto add = [&](std::string_view path) {

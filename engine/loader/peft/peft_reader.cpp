@@ -15,14 +15,13 @@
 namespace tandem {
 namespace {
 
-// A folder's weights on their way into memory: first all its jobs, by layer, then, where it is
-// wanted, the pieces of the digest, each when the jobs whose bytes it holds are done. Threads take
-// both in order.
+// Reads a folder's weights into memory. Threads take all jobs first, by layer, and then, if a
+// digest is wanted, its pieces; each piece is hashed when the jobs that write its bytes are done.
 class Reading {
  public:
   using LayerThere = std::function<void(std::size_t)>;
 
-  // `layout` is the adapter's, which has so many bytes at `target`.
+  // `layout` is the adapter's layout; `target` has its num_bytes.
   Reading(const PeftFolder& folder, const Adapter& layout, ThreadTeam& team, std::byte* target,
           LayerThere layer_there)
       : folder_(folder),
@@ -42,20 +41,21 @@ class Reading {
     }
   }
 
-  // Refuses weights that are not finite, of contents that nobody has seen before.
+  // Makes the reader refuse weights that are not finite. Needed for contents read for the first
+  // time.
   void check_finite() { checks_finite_ = true; }
 
   Status read() {
     team_.run(jobs_.size(), [this](std::size_t i, std::size_t thread) { fill(i, thread); });
     return failure_;
   }
-  // Of what was read.
+  // Returns the digest of the bytes read.
   Result<std::string> digest() {
     team_.run(digest_.num_pieces(), [this](std::size_t i, std::size_t) { hash(i); });
     return digest_.finish();
   }
-  // On this thread alone, in the order of the file, each piece hashed with its last job: what comes
-  // slowly is all but done when it is there.
+  // Reads on this thread alone, in the order of the file, and hashes each piece after its last job,
+  // so that with a slow source little work is left when the last byte arrives.
   Result<std::string> read_as_it_comes() {
     std::vector<std::size_t> order(jobs_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -94,13 +94,13 @@ class Reading {
     return (jobs_[job].end - 1) / AdapterDigest::kPieceBytes;
   }
 
-  // Jobs before one that has failed still count: the first of all that fail is told.
+  // Jobs before a failed one still run, so that the first failure in order is reported.
   bool is_in_vain(std::size_t job) const {
-    // relaxed: what is read in vain does no harm
+    // Relaxed: a job that runs in vain does no harm.
     return job > failed_job_.load(std::memory_order_relaxed);
   }
 
-  // Others wait for the job's end: whatever happens it ends.
+  // noexcept, because others wait for the job's end: every job must end.
   Status fill_and_check(std::size_t job, PeftScratch& scratch) const noexcept {
     try {
       TANDEM_TRY(folder_.fill(jobs_[job], target_, scratch));
@@ -116,7 +116,7 @@ class Reading {
       fail(job, no_memory());
     }
   }
-  // Short enough to need none.
+  // The message is short enough for std::string to store without allocating.
   static Status no_memory() { return {StatusCode::unavailable, "out of memory"}; }
 
   void fill(std::size_t job, std::size_t thread) {
@@ -126,7 +126,7 @@ class Reading {
       }
     }
     const auto layer = static_cast<std::size_t>(jobs_[job].layer);
-    // acq_rel: the last job of the layer, or piece, sees what all of them wrote
+    // acq_rel: the last job of the layer, or of the piece, sees the writes of all of them
     if (layer_jobs_[layer].fetch_sub(1, std::memory_order_acq_rel) == 1 && !has_failed() &&
         layer_there_) {
       tell(job, layer);
@@ -138,7 +138,7 @@ class Reading {
     }
   }
 
-  // All jobs have been taken when the first piece is: its jobs end, whoever does them.
+  // All jobs have been taken before the first piece is, so every job that this waits for ends.
   void hash(std::size_t piece) {
     for (;;) {
       // acquire: pairs with the jobs' release
@@ -164,11 +164,11 @@ class Reading {
   const LayerThere layer_there_;
   bool checks_finite_ = false;
   AdapterDigest digest_;
-  std::vector<std::atomic<std::int32_t>> layer_jobs_;  // not done
+  std::vector<std::atomic<std::int32_t>> layer_jobs_;  // jobs not done
   std::vector<std::atomic<std::int32_t>> piece_jobs_;
-  std::vector<PeftScratch> scratch_;  // by thread
+  std::vector<PeftScratch> scratch_;  // one per thread
   std::atomic<std::size_t> failed_job_{kNone};
-  std::mutex mutex_;  // of the changes of failed_job_
+  std::mutex mutex_;  // held while failed_job_ changes
   Status failure_;    // guarded by mutex_ while threads run
 };
 
@@ -188,7 +188,7 @@ bool same_layout(const Adapter& a, const Adapter& b) {
 Result<Adapter> load_peft_adapter(const std::filesystem::path& dir, const ModelSpec& config,
                                   DType dtype, const AllocateBytes& allocate, std::int64_t now_ns,
                                   const LinkRule& links) {
-  // Less than this is read faster than a thread starts.
+  // Fewer bytes are read faster than a thread starts.
   constexpr std::size_t kBytesPerThread = 2 << 20;
   TANDEM_ASSIGN(const PeftFolder folder, PeftFolder::open(dir, config, dtype, links));
   Adapter adapter = folder.adapter();

@@ -1,5 +1,5 @@
-// A regular expression in PEFT's sense (Python's re.fullmatch), written by a stranger, run within
-// limits by PCRE2.
+// A regular expression in PEFT's sense (Python's re.fullmatch). It is untrusted, so PCRE2 runs it
+// within limits.
 #pragma once
 
 #include <memory>
@@ -13,12 +13,12 @@ namespace tandem {
 // Move-only. Thread-safe.
 class PythonRegex {
  public:
-  // `pattern` must match from the first character to the last, as Python's re.fullmatch does.
+  // `pattern` must match from the first character to the last, as in Python's re.fullmatch.
   static Result<PythonRegex> compile_full(std::string_view pattern);
 
-  // Fails when the pattern needs too many steps for this subject.
+  // Fails if the pattern needs too many steps for this subject.
   Result<bool> matches(std::string_view subject) const;
-  // Writes the first group's text (empty if it took no part) when it matches.
+  // If it matches, writes the first group's text (empty if the group took no part).
   Result<bool> matches(std::string_view subject, std::string& group) const;
 
  private:

@@ -13,7 +13,7 @@ Result<MappedFile> MappedFile::map(const File& file) {
   if (file.size() == 0) return MappedFile({});
   void* const address = ::mmap(nullptr, file.size(), PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
   if (address == MAP_FAILED) return errno_status(fmt::format("cannot map {}", file.path()), errno);
-  // A hint: reads ahead further and lets pages behind be dropped first.
+  // A hint: the kernel reads further ahead and drops the pages behind first.
   ::madvise(address, file.size(), MADV_SEQUENTIAL);
   return MappedFile({static_cast<const std::byte*>(address), file.size()});
 }
@@ -32,15 +32,16 @@ MappedFile::~MappedFile() {
 void MappedFile::advise(std::span<const std::byte> range, int advice) const {
   if (range.empty()) return;
   static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  // Outwards to whole pages; the mapping itself begins on one and covers its last one.
+  // The range is widened to whole pages, which lie in the mapping: it begins on a page and covers
+  // its last one.
   const auto begin = reinterpret_cast<std::uintptr_t>(range.data()) & ~(page - 1);
   const auto end = reinterpret_cast<std::uintptr_t>(range.data()) + range.size();
-  // The result does not matter: all advice used here only changes the cost, not the bytes.
+  // The result is ignored: all advice used here changes only the cost, not the bytes.
   ::madvise(reinterpret_cast<void*>(begin), end - begin, advice);
 }
 
 void MappedFile::fetch(std::span<const std::byte> range) const {
-#ifdef MADV_POPULATE_READ  // Linux 5.14
+#ifdef MADV_POPULATE_READ  // since Linux 5.14
   advise(range, MADV_POPULATE_READ);
 #else
   advise(range, MADV_WILLNEED);

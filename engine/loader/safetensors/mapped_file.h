@@ -1,4 +1,4 @@
-// A file's bytes in the address space, read-only.
+// A read-only memory mapping of a file.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-// Move-only. Thread-safe. Reading beyond what the file still holds raises SIGBUS, so this is for
-// checkpoints, which nobody changes while they are read; adapters are read through File.
+// Move-only. Thread-safe. Reads beyond the end of a truncated file raise SIGBUS, so this is only
+// for checkpoints, which nobody changes while they are read; adapters are read through File.
 class MappedFile {
  public:
   static Result<MappedFile> map(const File& file);
@@ -21,10 +21,11 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return bytes_; }
 
-  // Fetches the pages under `range` in one go, which costs less than a fault for every few of them.
+  // Fetches the pages under `range` in one call, which costs less than one fault for every few of
+  // them.
   void fetch(std::span<const std::byte> range) const;
-  // Gives the pages under `range` back, so that they no longer count as this process's memory.
-  // They can be read again.
+  // Releases the pages under `range`, so that they no longer count as this process's memory. They
+  // can be read again.
   void drop(std::span<const std::byte> range) const;
 
  private:

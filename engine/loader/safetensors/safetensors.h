@@ -1,4 +1,4 @@
-// A safetensors file, mapped, its header checked.
+// A mapped safetensors file whose header has been checked.
 #pragma once
 
 #include <filesystem>
@@ -21,7 +21,7 @@ class SafetensorsFile {
   const SafetensorsHeader& header() const { return header_; }
   const TensorInfo* find(std::string_view name) const { return header_.find(name); }
 
-  // The tensor's bytes, row-major, little endian. They need not be aligned to the element.
+  // The tensor's bytes, row-major, little endian, not necessarily aligned to the element size.
   std::span<const std::byte> bytes(const TensorInfo& info) const;
   const MappedFile& mapping() const { return mapping_; }
 

@@ -14,10 +14,10 @@ namespace tandem {
 namespace {
 
 constexpr std::uint64_t kLengthBytes = 8;
-// The format allows 100 MB, which take ten seconds to read. Real headers are below 10 MB.
+// The format allows 100 MB, which take ten seconds to parse. Real headers are below 10 MB.
 constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{16} << 20;
 
-// The bytes that the shape takes, or nothing on overflow or when they are no whole number.
+// Returns the number of bytes of the shape; nothing on overflow or if it is not a whole number.
 std::optional<std::uint64_t> data_size(const StorageType& type,
                                        const std::vector<std::int64_t>& shape) {
   std::uint64_t bits = type.bits;
@@ -28,7 +28,8 @@ std::optional<std::uint64_t> data_size(const StorageType& type,
   return bits / 8;
 }
 
-// Tensors must lie one after the other and fill the data, so that no byte has two meanings or none.
+// Checks that the tensors follow one another and fill the data, so that each byte belongs to
+// exactly one of them.
 Status check_places(const SafetensorsHeader::Tensors& tensors, std::uint64_t data_begin,
                     std::uint64_t data_bytes) {
   std::vector<const SafetensorsHeader::Tensors::value_type*> order;

@@ -19,9 +19,10 @@ constexpr std::array<StorageType, 21> kTypes = {{
     {"F6_E2M3", 6, {}},      {"F6_E3M2", 6, {}},      {"F4", 4, {}},
 }};
 constexpr std::size_t kMaxDimensions = 32;
-constexpr std::size_t kMaxNameBytes = 1024;  // so that messages can carry a name whole
+constexpr std::size_t kMaxNameBytes = 1024;  // so that a message can contain a whole name
 
-// Bytes of a hostile name, cut to what a message bears; what is not ASCII goes.
+// Returns a possibly hostile name for a message: the first bytes of it, without non-ASCII
+// characters.
 std::string printable(std::string_view text) {
   std::string result(text.substr(0, 100));
   std::replace_if(
@@ -32,7 +33,7 @@ std::string printable(std::string_view text) {
 class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
  public:
   std::vector<RawTensor> tensors;
-  std::string why;  // it was refused
+  std::string why;  // reason for the refusal
 
   bool start_object(std::size_t /*size*/) override {
     switch (place_) {
@@ -198,7 +199,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 Result<std::vector<RawTensor>> parse_safetensors_json(std::string_view json) {
-  // The library takes a NUL for the end of the text and would not see what follows.
+  // The library takes a NUL for the end of the text and would ignore the rest.
   if (json.find('\0') != std::string_view::npos) return invalid("the header holds a NUL byte");
   HeaderReader reader;
   try {

@@ -1,4 +1,4 @@
-// The grammar of a safetensors header, before any sense is made of its numbers.
+// The grammar of a safetensors header; the numbers are checked elsewhere.
 #pragma once
 
 #include <cstddef>
@@ -13,27 +13,27 @@
 
 namespace tandem {
 
-// Of one file: ten times those of the largest models that are served.
+// Per file: ten times the number of tensors of the largest models that are served.
 inline constexpr std::size_t kMaxTensors = 100'000;
 
-// An element type that the format knows.
+// An element type of the format.
 struct StorageType {
   std::string_view name;
   unsigned bits;               // per element; some types are smaller than a byte
-  std::optional<DType> dtype;  // when Tandem computes with it
+  std::optional<DType> dtype;  // set if Tandem computes with it
 };
 
 struct RawTensor {
   std::string name;
-  const StorageType* type = nullptr;  // of a static table
-  std::vector<std::int64_t> shape;    // none negative
+  const StorageType* type = nullptr;  // points into a static table
+  std::vector<std::int64_t> shape;    // no element is negative
   std::uint64_t begin = 0;            // data_offsets
   std::uint64_t end = 0;
 };
 
-// {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {...}}
-// in the file's order; nothing else is let through. Reads event by event without a tree, so a
-// hostile header can neither nest nor take many times its own size.
+// Parses {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__":
+// {...}}, in the file's order, and refuses anything else. The parser is event-based and builds no
+// tree, so a hostile header can neither cause deep recursion nor take many times its own size.
 Result<std::vector<RawTensor>> parse_safetensors_json(std::string_view json);
 
 }  // namespace tandem

@@ -26,7 +26,7 @@ constexpr const char* kTtft = kQueueHeaders[0].name;
 constexpr const char* kTpot = kQueueHeaders[1].name;
 constexpr const char* kTenant = kQueueHeaders[2].name;
 
-constexpr double kMostMs = 86'400'000;  // a day
+constexpr double kMostMs = 86'400'000;  // one day
 constexpr std::size_t kLongestTenant = 128;
 
 MaybeError take_milliseconds(const HttpRequest& request, const char* name, double& seconds) {
@@ -47,7 +47,7 @@ MaybeError take_milliseconds(const HttpRequest& request, const char* name, doubl
   return std::nullopt;
 }
 
-// Enough to tell tenants apart; the text itself, which may be a secret, is not kept.
+// A digest suffices to distinguish tenants; the text itself may be a secret and is not kept.
 std::string digest_of(std::string_view text) {
   constexpr std::size_t kHash = 32;
   constexpr std::size_t kKept = 16;
@@ -84,7 +84,7 @@ MaybeError take_queue_headers(const HttpRequest& request, const Objectives& defa
                        kTenant, kLongestTenant, kTenant);
     }
     tenant = id;
-  } else if (tenant.size() > kLongestTenant) {  // of a body's `user`, which may have any length
+  } else if (tenant.size() > kLongestTenant) {  // from the body's `user`, which may have any length
     tenant = "user:" + digest_of(tenant);
   } else if (const auto key = request.header("authorization"); tenant.empty() && !key.empty()) {
     tenant = "key:" + digest_of(key);

@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-// A source is told once whom to wake: us, who pass it on to whoever waits at the time.
+// A source accepts one wake function for its life: this one, which forwards to the current reader.
 class Waker {
  public:
   void set(std::function<void()> wake) {
@@ -25,7 +25,7 @@ class Waker {
 
  private:
   std::mutex mutex_;
-  std::function<void()> wake_;  // guarded by mutex_, and called under it
+  std::function<void()> wake_;  // guarded by mutex_, also while it is called
 };
 
 class StartedStream final : public BodySource {
@@ -61,7 +61,7 @@ class StartingStream final : public DeferredResponse {
   }
   bool ready() override { return source_->has_started(); }
   HttpResponse take() override {
-    // Whoever takes the stream says anew whom to wake, and pulls before it waits.
+    // The reader that takes the stream sets its own wake function, and pulls before it waits.
     waker_->set(nullptr);
     if (const auto error = source_->refused()) return error_response(*error);
     HttpResponse response = sse_response();
@@ -70,7 +70,7 @@ class StartingStream final : public DeferredResponse {
   }
 
  private:
-  std::unique_ptr<StartingSource> source_;  // null: taken
+  std::unique_ptr<StartingSource> source_;  // null after it was taken
   std::shared_ptr<Waker> waker_ = std::make_shared<Waker>();
 };
 

@@ -1,8 +1,8 @@
-// A streamed answer that may still be refused: its head waits until that is known.
+// A streamed answer that can still be refused: its head is delayed until the outcome is known.
 //
-// A stream's status is its first line. Of a call with a deadline it is not known when the call is
-// queued, as the waiting line may give it up; so the head goes out with the first words, and a call
-// that is given up is an error with a status of its own.
+// A stream's status is in its first line. A call with a deadline may be given up in the queue, so
+// its status is unknown when it is queued. The head is therefore sent together with the first text,
+// and a call that is given up is answered by an error with its own status.
 #pragma once
 
 #include <memory>
@@ -15,13 +15,14 @@ namespace tandem {
 
 class StartingSource : public BodySource {
  public:
-  // Takes in what has come. True: the first words are there, or it is known that none will come.
+  // Processes what has arrived. True: the first text is there, or it is certain that none will
+  // come.
   virtual bool has_started() = 0;
-  // Once, when has_started(): why there will be no words, if there will be none.
+  // Called once, after has_started(): the error if there will be no text.
   virtual std::optional<ApiError> refused() = 0;
 };
 
-// `source` is woken from the first, and pulled when it has started.
+// Wakes `source` from the beginning, and pulls from it when it has started.
 HttpResponse answer_when_started(std::unique_ptr<StartingSource> source);
 
 }  // namespace tandem

@@ -26,12 +26,13 @@ constexpr int kRetryWhenFullS = 1;
 constexpr int kRetryWhenGoneS = 1;
 constexpr int kOk = 200;
 constexpr int kInternalError = 500;
-// Of events at a time. What has been pulled is no longer counted as waiting for the client.
+// The limit on bytes of events per pull. Output that has been pulled no longer counts as unread by
+// the client (GenerationRequest::max_unread).
 constexpr std::size_t kPullBytes = 4U << 10;
-constexpr int kPullPieces = 512;               // of news
-constexpr std::size_t kLongAnswer = 1U << 20;  // bytes; written in some 20 ms
+constexpr int kPullPieces = 512;               // deltas
+constexpr std::size_t kLongAnswer = 1U << 20;  // bytes; takes some 20 ms to serialize
 
-// Known when everything is.
+// An answer that is sent as a whole when it is complete.
 class WholeAnswer final : public DeferredResponse, private AnswerParts {
  public:
   WholeAnswer(AnswerJob job, GenerationRun run, HandOver& hand_over, ServerMetrics& metrics)
@@ -71,7 +72,8 @@ class WholeAnswer final : public DeferredResponse, private AnswerParts {
       log_end(error.status);
       return error_response(error);
     }
-    // As text, choice by choice: a long answer as a tree of values would take ten times its bytes.
+    // Each choice is serialized on its own: a long answer as one JSON tree would take ten times its
+    // bytes.
     HttpResponse response;
     std::string& body = response.body;
     const auto stats = run().stats();
@@ -91,7 +93,7 @@ class WholeAnswer final : public DeferredResponse, private AnswerParts {
   }
 
  private:
-  // As JSON, roughly.
+  // An estimate of the size as JSON.
   static std::size_t bytes_of(const ChoicePart& part) {
     constexpr std::size_t kToken = 64;
     constexpr std::size_t kAlternative = 32;
@@ -106,19 +108,19 @@ class WholeAnswer final : public DeferredResponse, private AnswerParts {
   }
 
   std::vector<ChoicePart> choices_;
-  std::size_t bytes_ = 0;  // of what has come
+  std::size_t bytes_ = 0;  // of the parts so far
 };
 
-// An event for each piece of news. Of a relayed call each is preceded by the tokens that it says,
-// and those that came before and said nothing yet, in a comment: with them another engine can go on
-// where this one ends. The first one also names the weights that engine must have.
+// One event per delta. For a relayed call, each event is preceded by a comment with its tokens and
+// the earlier tokens that gave no event, so that another engine can continue the answer. The first
+// comment also names the weights that the other engine must have.
 class StreamedAnswer final : public StartingSource, private AnswerParts {
  public:
   StreamedAnswer(AnswerJob job, GenerationRun run, HandOver& hand_over, ServerMetrics& metrics)
       : AnswerParts(std::move(job), std::move(run), hand_over, metrics), untold_(num_choices()) {
     if (!this->job().relayed) return;
     weights_ = this->job().relayed->weights.line();
-    for (const SentChoice& sent : this->job().relayed->sent) {  // others come as parts
+    for (const SentChoice& sent : this->job().relayed->sent) {  // the others arrive as parts
       if (sent.generated.is_over) told_tokens_ += std::ssize(sent.generated.tokens);
     }
   }
@@ -126,7 +128,8 @@ class StreamedAnswer final : public StartingSource, private AnswerParts {
   void on_ready(std::function<void()> wake) override { wake_by(std::move(wake)); }
   std::string_view filler() const override { return kSseComment; }
 
-  // A router does so itself: what an engine says tells it that the stream goes on.
+  // Not needed for relayed calls: the router sends it itself, because it uses the engine's output
+  // to see that the stream is alive.
   std::string on_silence() override {
     if (job().relayed || all_finished()) return {};
     json chunk = base();
@@ -157,7 +160,7 @@ class StreamedAnswer final : public StartingSource, private AnswerParts {
     }
     try {
       const auto say = [&](const ChoicePart& part) { add_event(part, out); };
-      // What was said before says nothing now, and takes its time all the same.
+      // Repeated parts (is_before) add no output but take time, so their number is limited, too.
       for (int pieces = 0; out.size() < kPullBytes && pieces < kPullPieces; ++pieces) {
         if (is_moved()) return move_away(out);
         if (take_one(say)) continue;
@@ -216,8 +219,8 @@ class StreamedAnswer final : public StartingSource, private AnswerParts {
     chunk["usage"] = job().call.usage_in_each_chunk ? usage_so_far() : json(nullptr);
   }
 
-  // Of what the chunks up to now have said: where it was generated, and how far that has got since,
-  // makes no difference.
+  // The usage up to the last chunk. It depends on the chunks alone, not on the engine that
+  // generated them or on tokens generated since.
   json usage_so_far() const {
     GenerationStats stats;
     for (const GenerationRequest& request : job().requests) {
@@ -259,13 +262,13 @@ class StreamedAnswer final : public StartingSource, private AnswerParts {
     log_end(kOk);
   }
 
-  std::string first_;                // words, taken in to know that there are some
-  std::int64_t told_tokens_ = 0;     // of all choices
-  std::string weights_;              // what the first event says of them
-  std::vector<std::string> untold_;  // tokens of each choice, " 17 4", that no comment has named
+  std::string first_;                // the first events, read in advance to see that there is text
+  std::int64_t told_tokens_ = 0;     // number of tokens sent, over all choices
+  std::string weights_;              // comment about the weights for the first event
+  std::vector<std::string> untold_;  // per choice, tokens not yet in a comment: " 17 4"
 };
 
-// Names what makes the answer long.
+// The message names the fields that make the answer long.
 ApiError too_dear(const CompletionCall& call, std::uint64_t price, std::uint64_t most) {
   const char* const tokens = call.chat ? "max_completion_tokens" : "max_tokens";
   std::string fields = fmt::format("'n' ({}), '{}'", call.request.n, tokens);
@@ -279,14 +282,15 @@ ApiError too_dear(const CompletionCall& call, std::uint64_t price, std::uint64_t
   return error;
 }
 
-// It may be given up before it begins, which must be known before a stream's head.
+// True if the request may be given up before it begins; the outcome must be known before a stream's
+// head is sent.
 bool may_be_given_up(const AnswerJob& job) {
   return std::ranges::any_of(job.requests, [](const GenerationRequest& request) {
     return request.ttft_deadline_s > 0 && request.before.empty();
   });
 }
 
-// 404 would say that there is none, and nobody asks again.
+// Not a 404 if the adapter may come back, because clients do not retry a 404.
 ApiError model_gone(const AnswerJob& job) {
   if (!job.may_come_back) return model_not_found(job.model);
   return {503,
@@ -296,7 +300,7 @@ ApiError model_gone(const AnswerJob& job) {
           "model", "unavailable", kRetryWhenGoneS};
 }
 
-// Of a job for which everything is there.
+// Runs a job that needs nothing else first.
 HttpResponse run_job(AnswerJob job, const AnswerLimits& limits, GenerationService& service,
                      ServerMetrics& metrics) {
   HandOver& hand_over = *limits.hand_over;
@@ -307,7 +311,7 @@ HttpResponse run_job(AnswerJob job, const AnswerLimits& limits, GenerationServic
   }
   auto run = GenerationRun::submit(service, job.requests);
   if (!run) {
-    // An adapter unloaded since the model's name was looked up.
+    // The adapter was unloaded after the model's name was looked up.
     if (run.status().code() == StatusCode::not_found) return error_response(model_gone(job));
     return error_response(to_api_error(run.status()));
   }

@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-// A prompt's tokens, where it is known that their log probabilities were told.
+// Placeholders for the log probabilities of a prompt's tokens, which have been sent before.
 std::shared_ptr<const std::vector<TokenLogprob>> told_scores(const std::vector<TokenId>& prompt) {
   auto scores = std::make_shared<std::vector<TokenLogprob>>();
   for (std::size_t i = 1; i < prompt.size(); ++i) scores->push_back({prompt[i], 0, {}});
@@ -102,7 +102,7 @@ void AnswerParts::log_end(int status) {
     const std::vector<GenerationStats> stats = run_.stats();
     if (traced) trace_call(job_.logged, status, stats, told_since_);
     if (job_.logged.enabled) log_call(job_.logged, status, stats);
-  } catch (const std::bad_alloc&) {  // the answer is worth more than its line
+  } catch (const std::bad_alloc&) {  // the answer must not fail for want of its log line
   }
 }
 
@@ -120,7 +120,7 @@ ApiError AnswerParts::failure() const {
   return to_api_error(run_.error());
 }
 
-// Comes first of its continuation: all of it is walked over before its news.
+// This is the first delta of its continuation; all of its tokens are replayed before any new delta.
 void AnswerParts::take_before(std::size_t prompt, OutputDelta& delta) {
   if (!delta.tokens.empty()) {
     before_.emplace(Before{prompt, std::move(delta), 0});
@@ -160,7 +160,7 @@ void AnswerParts::say_before(const TakePart& take) {
   take(std::move(part));
 }
 
-// By now all that was said before of this prompt has been read.
+// At this point all repeated deltas of this prompt have been read.
 std::int32_t AnswerParts::lead_of(std::size_t prompt) {
   std::int32_t& lead = leads_[prompt];
   if (lead < 0) {
@@ -170,7 +170,7 @@ std::int32_t AnswerParts::lead_of(std::size_t prompt) {
   return lead;
 }
 
-// The log probabilities of an echoed prompt come with one continuation; the first words of the
+// The log probabilities of an echoed prompt come with one continuation. The first parts of the
 // others wait for them, because every choice's text starts with the prompt.
 void AnswerParts::take_delta(std::size_t prompt, OutputDelta& delta, const TakePart& take) {
   if (job_.requests[prompt].prompt_logprobs && !scores_[prompt]) {
@@ -190,7 +190,7 @@ void AnswerParts::take_delta(std::size_t prompt, OutputDelta& delta, const TakeP
   pass(prompt, delta, take);
 }
 
-// What a choice's first part has before its own text.
+// Adds the echoed prompt to a choice's first part.
 void AnswerParts::begin(std::size_t prompt, std::size_t index, ChoicePart& part) {
   part.index = static_cast<std::int32_t>(index);
   part.first = std::exchange(choices_[index].first, false);

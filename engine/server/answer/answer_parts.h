@@ -1,4 +1,4 @@
-// From the engine's news to the parts of an answer's choices, in the order in which they are said.
+// Converts the engine's deltas to the parts of an answer's choices, in output order.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace tandem {
 
-// What the ways to answer have in common. One thread at a time.
+// The common base of whole and streamed answers. Not thread-safe.
 class AnswerParts {
  protected:
   using TakePart = std::function<void(ChoicePart)>;
@@ -28,33 +28,33 @@ class AnswerParts {
 
   const AnswerJob& job() const { return job_; }
   GenerationRun& run() { return run_; }
-  const nlohmann::json& base() const { return base_; }  // what every chunk has
+  const nlohmann::json& base() const { return base_; }  // members of every chunk
   std::size_t num_choices() const { return choices_.size(); }
   bool all_finished() const { return finished_ == choices_.size(); }
-  std::size_t first_open() const;  // the first choice that goes on; requires !all_finished()
+  std::size_t first_open() const;  // the first choice that has not ended; requires !all_finished()
   void wake_by(std::function<void()> wake);
 
-  // One piece of news, or one token of what was said before. False: there is none now, or no more
-  // will come (`ended`).
+  // Takes one delta, or one repeated token. False: there is none now, or no more will come
+  // (`ended`).
   bool take_one(const TakePart& take);
-  // To its end or to a failure, and then counted.
+  // True after the end or a failure; counts the answer in the metrics then.
   bool ended();
-  // It is to end, though it is not whole: the engine gives its relayed calls away, and this is one,
-  // or the server ends.
+  // True if the answer must end although it is incomplete: the server shuts down, or the call is
+  // relayed and the engine hands over its relayed calls.
   bool is_moved();
   ApiError why_moved() const;
-  // A stream says something: a trace tells since when.
+  // Records, for the trace, the time of a stream's first event.
   void note_told();
-  // Once: what the log and a trace say of it.
+  // Writes the log line and the trace, once.
   void log_end(int status);
   ApiError failure() const;
 
  private:
   struct Choice {
-    bool first = true;  // nothing has been said of it
+    bool first = true;  // no part has been made of it
     bool over = false;
   };
-  // What one continuation has said before, and its next token.
+  // The repeated delta of a continuation, and its next token.
   struct Before {
     std::size_t prompt = 0;
     OutputDelta delta;
@@ -80,13 +80,13 @@ class AnswerParts {
   std::vector<Choice> choices_;
   std::vector<std::shared_ptr<const std::vector<TokenLogprob>>> scores_;  // per prompt
   std::vector<std::vector<OutputDelta>> held_;                            // per prompt
-  std::vector<std::int32_t> leads_;  // per prompt: whose news brings the scores; -1: unknown yet
+  std::vector<std::int32_t> leads_;  // per prompt: continuation that brings the scores; -1: unknown
   std::optional<Before> before_;
-  std::size_t finished_ = 0;  // choices
+  std::size_t finished_ = 0;  // number of choices
   bool counted_ = false;
   bool logged_ = false;
   std::optional<TimePoint> told_since_;
-  std::shared_ptr<void> watch_;  // of the handing over; first to go
+  std::shared_ptr<void> watch_;  // registration with hand_over_; destroyed first
 };
 
 }  // namespace tandem

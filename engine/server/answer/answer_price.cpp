@@ -7,16 +7,17 @@
 namespace tandem {
 namespace {
 
-// As they come out in JSON, with room for tokens that are longer than most.
+// Sizes as JSON, with a reserve for long tokens.
 constexpr std::uint64_t kChoiceBytes = 512;  // names, ids, usage
 constexpr std::uint64_t kTokenBytes = 16;
-constexpr std::uint64_t kChunkBytes = 512;       // an event around one token
-constexpr std::uint64_t kLogprobBytes = 48;      // of one candidate: completions
-constexpr std::uint64_t kChatLogprobBytes = 96;  // the same with its name, number and bytes
+constexpr std::uint64_t kChunkBytes = 512;       // the event around one token
+constexpr std::uint64_t kLogprobBytes = 48;      // of one candidate, in completions
+constexpr std::uint64_t kChatLogprobBytes = 96;  // the same with name, number and bytes, in chat
 constexpr std::uint64_t kLogprobTokenBytes = 64;
-constexpr std::uint64_t kSaidBytes = 32;       // of a token that was generated before
-constexpr std::uint64_t kToolCallBytes = 192;  // of one call: its id and names
-// Of a choice in which calls are read: those, and what is held back, as text and as arguments.
+constexpr std::uint64_t kSaidBytes = 32;       // of a token generated before this request
+constexpr std::uint64_t kToolCallBytes = 192;  // id and names of one tool call
+// The reserve for a choice with tool calls: the calls, and the held-back text, which may count as
+// text and as arguments.
 constexpr std::uint64_t kToolsBytes = 2 * kMaxHeldBytes + kMaxToolCalls * kToolCallBytes;
 
 }  // namespace
@@ -31,7 +32,7 @@ std::uint64_t price_of(const CompletionCall& call, std::span<const GenerationReq
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const GenerationRequest& request = requests[i];
     const auto max_tokens = static_cast<std::uint64_t>(std::max(request.max_tokens, 1));
-    // A stream holds what waits for its client, not what has gone.
+    // A stream keeps only what its client has not read.
     const std::uint64_t tokens =
         call.stream ? std::min<std::uint64_t>(max_tokens, kMaxUnread) : max_tokens;
     std::uint64_t choice = kChoiceBytes + tokens * kTokenBytes;
@@ -39,7 +40,7 @@ std::uint64_t price_of(const CompletionCall& call, std::span<const GenerationReq
     if (call.stream) choice += tokens * kChunkBytes;
     if (request.num_logprobs >= 0) choice += tokens * scored;
     if (request.prompt_logprobs) choice += request.prompt.size() * scored;
-    if (i < echoed.size()) choice += 2 * echoed[i].size();  // what JSON escapes is longer
+    if (i < echoed.size()) choice += 2 * echoed[i].size();  // escaping may double the length
     for (const GeneratedBefore& before : request.before) {
       total += before.tokens.size() * kSaidBytes;
     }
@@ -49,7 +50,7 @@ std::uint64_t price_of(const CompletionCall& call, std::span<const GenerationReq
 }
 
 std::shared_ptr<void> AnswerBudget::take(std::uint64_t bytes) {
-  // Relaxed: the number guards nothing but itself.
+  // Relaxed: the counter protects no other data.
   std::uint64_t free = free_.load(std::memory_order_relaxed);
   do {
     if (bytes > free) return nullptr;

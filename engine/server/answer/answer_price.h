@@ -1,5 +1,5 @@
-// What an answer may take in memory, known before anything of it runs: the bytes of its JSON at
-// most, which all that leads there stays below.
+// An upper bound for the memory of an answer, computed before it runs. It is the size of the
+// answer's JSON; all intermediate forms are smaller.
 #pragma once
 
 #include <atomic>
@@ -12,19 +12,19 @@
 
 namespace tandem {
 
-// Deltas of a streamed prompt's continuations that may wait for a client that does not read
+// The limit on unread deltas of all continuations of a streamed prompt
 // (GenerationRequest::max_unread).
 inline constexpr std::int32_t kMaxUnread = 64;
 
-// Bytes. `echoed`: the prompts' texts, with echo; else empty.
+// Returns bytes. `echoed` has the prompts' texts with echo, else it is empty.
 std::uint64_t price_of(const CompletionCall& call, std::span<const GenerationRequest> requests,
                        std::span<const std::string> echoed);
 
-// The bytes that all answers at once may take. Thread-safe.
+// The budget in bytes that all answers share. Thread-safe.
 class AnswerBudget {
  public:
   explicit AnswerBudget(std::uint64_t bytes) : free_(bytes) {}
-  // Given back when the last copy of what is returned goes; null: there is not so much now.
+  // Reserves `bytes` until the last copy of the result is destroyed; null if too little is left.
   std::shared_ptr<void> take(std::uint64_t bytes);
 
  private:

@@ -16,7 +16,7 @@ namespace {
 using Compiled = std::shared_ptr<const CompiledConstraint>;
 
 ApiError constraint_error(const AnswerJob& job, const Status& why) {
-  // Without a field it was made of the tools.
+  // Without a field the constraint was made from the tools.
   const std::string field = job.call.constraint_field.empty() ? "tools" : job.call.constraint_field;
   ApiError error = to_api_error(why);
   if (error.status != 400) return error;
@@ -25,11 +25,11 @@ ApiError constraint_error(const AnswerJob& job, const Status& why) {
   return error;
 }
 
-// Between who compiles and who waits, either of which may be gone first.
+// Shared by the compiler and the waiting response, either of which may be destroyed first.
 struct Pending {
   std::mutex mutex;
   std::optional<Result<Compiled>> result;  // guarded by mutex
-  std::function<void()> wake;              // guarded by mutex, and called under it
+  std::function<void()> wake;              // guarded by mutex, also while it is called
 };
 
 class CompilingAnswer final : public DeferredResponse {

@@ -1,5 +1,4 @@
-// A call whose text must be something: answered when that has been compiled, which nobody waits
-// for.
+// Answers a call with a constraint, without blocking a thread while the constraint is compiled.
 #pragma once
 
 #include <functional>
@@ -9,9 +8,9 @@
 
 namespace tandem {
 
-// Requires that the job's constraint is one. `begin` submits the job; it is called at once if the
-// constraint is known already, else when the response that is returned is taken, from a worker.
-// What cannot be compiled is a 400 that names the field and the reason.
+// Requires a job with a constraint. `begin` submits the job: at once if the compiled constraint is
+// known already, else from a worker thread when the returned response is taken. A failed
+// compilation is a 400 with the field and the reason.
 HttpResponse answer_when_compiled(AnswerJob job, GenerationService& service,
                                   std::function<HttpResponse(AnswerJob)> begin);
 

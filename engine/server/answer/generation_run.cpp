@@ -6,8 +6,9 @@
 
 namespace tandem {
 
-// Which prompts have news: a call may have hundreds, and most news is of one. The engine's thread
-// adds, which must not fail: the list has room for all of them from the start.
+// The queue of prompts that have new deltas. A call may have hundreds of prompts, and most deltas
+// are for one of them. The engine's thread adds entries, which must not fail, so the list has room
+// for all prompts from the start.
 class GenerationRun::Told {
  public:
   void start(std::size_t num_prompts, std::function<void()> tell) {
@@ -30,14 +31,14 @@ class GenerationRun::Told {
     const std::size_t prompt = prompts_[first_];
     first_ = (first_ + 1) % prompts_.size();
     --count_;
-    listed_[prompt] = false;  // before its news is read: what comes meanwhile lists it again
+    listed_[prompt] = false;  // before the read: a delta that arrives meanwhile lists it again
     return prompt;
   }
 
  private:
   std::function<void()> tell_;
   std::mutex mutex_;
-  std::vector<std::size_t> prompts_;  // guarded by mutex_, like all below; count_ from first_ on
+  std::vector<std::size_t> prompts_;  // ring of count_ from first_; mutex_ guards it and all below
   std::size_t first_ = 0;
   std::size_t count_ = 0;
   std::vector<bool> listed_;

@@ -1,4 +1,5 @@
-// The running generations of one call, one per prompt, read as one stream of news without waiting.
+// The running generations of one call, one per prompt, read as one sequence of deltas without
+// blocking.
 #pragma once
 
 #include <cstddef>
@@ -13,34 +14,34 @@
 
 namespace tandem {
 
-// One thread at a time. Destroying it cancels what still runs.
+// Not thread-safe. Destroying it cancels what still runs.
 class GenerationRun {
  public:
-  // All are submitted, or none runs.
+  // Submits all requests; if one fails, none runs.
   static Result<GenerationRun> submit(GenerationService& service,
                                       std::vector<GenerationRequest> requests);
   GenerationRun(GenerationRun&&) noexcept;
   GenerationRun& operator=(GenerationRun&&) noexcept;
   ~GenerationRun();
 
-  // As Generation's; once, before reading.
+  // Like Generation::on_news; call it once, before reading.
   void on_news(std::function<void()> tell);
 
   struct News {
     std::size_t prompt = 0;
     OutputDelta delta;
   };
-  // What has come and is not a failure; nothing: that was all for now. After a failure everything
-  // is cancelled, and nothing comes.
+  // Returns the next delta unless it is a failure; nothing if there is none now. A failure cancels
+  // everything, and nothing more is returned.
   std::optional<News> next();
 
   bool failed() const { return !error_.ok(); }
   const Status& error() const { return error_; }
-  // As OutputDelta's: 0 unless it failed by being given up.
+  // Like OutputDelta::retry_after_s: 0 unless the call failed because it was given up.
   std::int32_t retry_after_s() const { return retry_after_s_; }
-  // All has been read.
+  // True when all deltas have been read.
   bool done() const;
-  // Of each prompt's generation; final once done.
+  // Statistics of each prompt's generation; final when done().
   std::vector<GenerationStats> stats() const;
   void cancel();
 
@@ -51,7 +52,7 @@ class GenerationRun {
 
   std::shared_ptr<Told> told_;
   std::vector<std::unique_ptr<Generation>> generations_;
-  std::optional<std::size_t> reading_;  // a prompt of which there may be more news
+  std::optional<std::size_t> reading_;  // a prompt that may have more deltas
   Status error_;
   std::int32_t retry_after_s_ = 0;
 };

@@ -30,8 +30,8 @@ using prometheus::MetricFamily;
 using prometheus::MetricType;
 using Labels = std::vector<ClientMetric::Label>;
 
-// A quantile beyond the largest bound reads as that bound: the bounds go up to what a wait in the
-// line, a long prompt or a long answer may take.
+// A quantile above the largest bound is reported as that bound, so the bounds cover the longest
+// plausible waits, prompts and answers.
 const Histogram::BucketBoundaries kTtftBuckets{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
                                                0.25,  0.5,    1,     2.5,  5,     10,   30,
                                                60,    120,    300,   600,  1200,  2400};
@@ -47,7 +47,7 @@ class Families {
  public:
   explicit Families(Labels common) : common_(std::move(common)) {}
 
-  // One value; several calls in a row with one name make one family.
+  // Adds one value. Consecutive calls with the same name form one metric family.
   void add(const std::string& name, const std::string& help, MetricType type, double value,
            const Labels& labels = {}) {
     if (all_.empty() || all_.back().name != name) all_.push_back({name, help, type, {}});
@@ -69,7 +69,8 @@ class Families {
                const Labels& labels = {}) {
     add(name, help, MetricType::Counter, value, labels);
   }
-  // NAME or NAME{key="value",...}; values without quotes. A counter's name ends in "_total".
+  // Parses NAME or NAME{key="value",...}; values contain no quotes. A counter's name ends in
+  // "_total".
   void add_series(std::string_view series, const std::string& help, double value) {
     const std::size_t brace = series.find('{');
     const std::string name(series.substr(0, brace));
@@ -148,14 +149,14 @@ void add_learned(const LearnedCosts& learned, Families& families) {
       learned.worker_wake_s);
 }
 
-// After the first one; nothing: there are no others.
+// The mean time per token after the first; nothing if there was only one.
 std::optional<double> seconds_per_token(const GenerationStats& stats, std::int32_t n) {
   const double tokens_each = static_cast<double>(stats.completion_tokens) / n;
   if (tokens_each <= 1) return std::nullopt;
   return (stats.total_s - stats.ttft_s) / (tokens_each - 1);
 }
 
-// As the metrics that were proposed to vLLM call it.
+// Level names as in the metrics proposed to vLLM.
 const char* level_of(const AdapterInfo& adapter) {
   if (adapter.tier == "device") return "gpu";
   return adapter.tier == "disk" ? "disk" : "cpu";
@@ -174,13 +175,15 @@ void add_adapters(const std::vector<AdapterInfo>& adapters, std::int32_t max_lor
   };
   for (const AdapterInfo& adapter : adapters) {
     ++tiers[adapter.tier];
-    // Those that are there count as running: what the Gateway API's pickers ask is where one is.
+    // A loaded adapter counts as running, because the Gateway API's endpoint pickers use this list
+    // to find where an adapter is.
     if (adapter.running > 0 || adapter.tier == "device") append(running, adapter.name);
     if (adapter.waiting > 0) append(waiting, adapter.name);
     hits += static_cast<double>(adapter.hits);
     cold_starts += static_cast<double>(adapter.cold_starts);
   }
-  // As its readers expect: the value is the time of the reading, the labels are the news.
+  // The format that its readers expect: the value is the time of the scrape, the data are in the
+  // labels.
   families.gauge("vllm:lora_requests_info", "Adapters with running and waiting requests",
                  static_cast<double>(unix_seconds()),
                  {{"max_lora", std::to_string(max_loras)},
@@ -311,7 +314,7 @@ void ServerMetrics::count_request(const char* path, const std::string& method,
 std::string ServerMetrics::text(const ServedModel* model) const {
   std::vector<MetricFamily> all = impl_->registry.Collect();
   if (model != nullptr) {
-    // Their series began before the model's name was known.
+    // These series were started before the model's name was known.
     for (MetricFamily& family : all) {
       for (ClientMetric& metric : family.metric) {
         metric.label.insert(metric.label.begin(), {"model_name", model->name});

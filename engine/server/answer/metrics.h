@@ -1,6 +1,6 @@
-// /metrics: what Prometheus reads. Every label has a bounded set of values, but for adapter names
-// in vllm:lora_requests_info and vllm:lora_adapter_loaded, which are those of the moment. Where
-// there is no memory for a series, what it would have counted is lost.
+// The metrics that Prometheus reads at /metrics. Every label has a bounded set of values, except
+// for adapter names in vllm:lora_requests_info and vllm:lora_adapter_loaded, which are the current
+// ones. If there is no memory for a series, its samples are lost.
 #pragma once
 
 #include <memory>
@@ -20,19 +20,20 @@ class ServerMetrics {
   ServerMetrics();
   ~ServerMetrics();
 
-  // A generation that came to its end.
+  // Records a finished generation.
   void observe(const GenerationStats& stats, std::int32_t n);
-  // And whether it met the objectives that it had; one without a token missed that for the first.
+  // Records whether a generation met its objectives; one without a token missed the first-token
+  // objective.
   void observe_objectives(const GenerationRequest& request, const GenerationStats& stats) noexcept;
-  // "stop", "length", "abort", "error"
+  // `reason` is "stop", "length", "abort" or "error".
   void count_finish(const char* reason) noexcept;
-  // `path` is a route's template, never what the client wrote.
+  // `path` is a route's template, never the client's text, so that the label stays bounded.
   void count_request(const char* path, const std::string& method, int status) noexcept;
 
-  // Of those that observe() was told of.
+  // Latencies of the generations passed to observe().
   const LatencyHistory& latencies() const;
 
-  // Prometheus text, version 0.0.4. `model` is null while starting.
+  // Returns Prometheus text, version 0.0.4. `model` is null during the start.
   std::string text(const ServedModel* model) const;
 
  private:

@@ -12,7 +12,7 @@ std::string trace_id(const TraceContext& context) {
   return context.valid() ? trace_hex(context.trace) : std::string();
 }
 
-// The last of them is that of its trace, if it has one.
+// The last field is the trace id, which is left out if there is none.
 void write(std::span<const log::Field> fields, const TraceContext& context) {
   log::info_with("request", context.valid() ? fields : fields.first(fields.size() - 1));
 }

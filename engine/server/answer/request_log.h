@@ -1,4 +1,4 @@
-// What the log says of requests: a line for each that has ended.
+// The log of requests: one line per finished request.
 #pragma once
 
 #include <span>
@@ -12,20 +12,20 @@
 
 namespace tandem {
 
-// Of a call that generates, from where it is submitted to its end.
+// The data logged about a call that generates, from its submission to its end.
 struct LoggedCall {
-  std::string id;  // the request's
+  std::string id;  // of the request
   const char* path = "";
-  std::string model;    // the base
+  std::string model;    // name of the base
   std::string adapter;  // empty: none
   bool enabled = false;
-  TraceContext trace = {};  // as the request's, like `came`
+  TraceContext trace = {};  // from the request, like `came`
   TimePoint came = {};
 };
 
-// Status 499: the client went away.
+// Logs a call that generates. Status 499 means that the client disconnected.
 void log_call(const LoggedCall& call, int status, std::span<const GenerationStats> stats);
-// Of another call, or of one that was refused.
+// Logs any other call, or a refused one.
 void log_call(const HttpRequest& request, const char* path, int status, double total_s);
 
 }  // namespace tandem

@@ -8,7 +8,7 @@ namespace tandem {
 namespace {
 
 constexpr int kFailed = 500;
-// Of a call's prompts: one may have hundreds, and each is three spans.
+// A limit on traced prompts: a call may have hundreds, and each takes three spans.
 constexpr std::size_t kMostPrompts = 8;
 
 Span whole_call(const char* path, const TraceContext& context, TimePoint came, int status) {
@@ -19,7 +19,8 @@ Span whole_call(const char* path, const TraceContext& context, TimePoint came, i
   return span;
 }
 
-// In a call's order: queue, prefill, decode. What it did not come to is left out.
+// Adds the spans of a prompt in order: queue, prefill, decode. Phases that were not reached are
+// left out.
 void trace_prompt(const TraceContext& call, const GenerationStats& stats) {
   const auto at = [&](double seconds) { return stats.submitted + duration_of(seconds); };
   const bool began = stats.queue_s > 0 || stats.completion_tokens > 0;

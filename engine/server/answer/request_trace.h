@@ -1,5 +1,5 @@
-// What a trace says of a call that generates: the call, and below it how long each of its prompts
-// waited, was computed and was generated from, and how long its answer took on its way out.
+// Trace spans of calls that generate: one for the call, and below it one each for the queueing,
+// prefill and decoding of a prompt, and for sending the answer.
 #pragma once
 
 #include <optional>
@@ -12,11 +12,11 @@
 
 namespace tandem {
 
-// When the call has ended, with the status that it is logged with. `streamed_since`: when the first
-// of a stream's events was said. Neither waits nor throws.
+// Called when the call has ended, with the status that is logged. `streamed_since` is the time of a
+// stream's first event. Does not block or throw.
 void trace_call(const LoggedCall& call, int status, std::span<const GenerationStats> stats,
                 std::optional<TimePoint> streamed_since) noexcept;
-// Of another call, or of one that was refused.
+// Traces any other call, or a refused one.
 void trace_call(const HttpRequest& request, const char* path, int status) noexcept;
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// GET /v1/adapters/{digest}/{file}: what an adapter was read from, for engines that lack it
+// GET /v1/adapters/{digest}/{file}: the files of an adapter, for engines that lack it
 #include <algorithm>
 #include <cstddef>
 #include <string>
@@ -21,8 +21,8 @@ bool is_digest(std::string_view text) {
 
 }  // namespace
 
-// Asked for by content: who does not know the digest gets nothing, and no word of the request is
-// ever part of a path.
+// Adapters are looked up by digest: a caller without it gets nothing, and no part of the request is
+// used in a path.
 HttpResponse calls::adapter_file(CallContext& context, const HttpRequest& request,
                                  const nlohmann::json&) {
   const std::string_view rest = std::string_view(request.path).substr(kPrefix.size());

@@ -25,7 +25,7 @@ bool is_name(const std::string& name) {
          });
 }
 
-// Both with links resolved.
+// Both paths must have their links resolved.
 bool lies_under(const fs::path& path, const fs::path& root) {
   return std::mismatch(root.begin(), root.end(), path.begin(), path.end()).first == root.end();
 }
@@ -61,24 +61,24 @@ MaybeError check_adapter_call(const CallContext& context, const json& body, std:
 
 MaybeError resolve_adapter_path(const CallContext& context, const std::string& path,
                                 std::string& resolved) {
-  // One answer for all that is outside, so that nobody learns what exists there.
+  // The same answer for all paths outside the roots, so that it does not reveal which ones exist.
   const ApiError outside{403, "'lora_path' must lie under one of the configured adapter roots",
                          "lora_path", "path_not_allowed", 0};
   const fs::path asked(path);
   for (const fs::path& root : context.adapter_roots) {
     std::error_code failure;
-    // A relative path is one under the root. What exists is resolved, links included.
+    // A relative path is taken under each root. Existing parts are resolved, links included.
     const fs::path real = fs::weakly_canonical(asked.is_absolute() ? asked : root / asked, failure);
     if (failure || !lies_under(real, root)) continue;
     if (asked.is_absolute() || fs::exists(real, failure)) {
-      // The resolved path goes on, and is opened without following any link (Folder::open): what
-      // takes the place of a part of it after this look is not read.
+      // The resolved path is opened later without following links (Folder::open), so that a part of
+      // it that is replaced after this check is not read.
       resolved = real.string();
       return std::nullopt;
     }
     resolved = real.string();
   }
-  if (!resolved.empty()) return std::nullopt;  // relative, allowed, and nowhere: the load says so
+  if (!resolved.empty()) return std::nullopt;  // allowed, but does not exist: the load reports it
   return outside;
 }
 
@@ -164,7 +164,7 @@ HttpResponse calls::list_adapters(CallContext& context, const HttpRequest&, cons
                  [&](std::string_view name, const Figure&, auto value) { handoff[name] = value; });
   json refused = json::array();
   for (const RefusedAdapter& adapter : context.model().refused_adapters) {
-    if (context.model().service->has_adapter(adapter.name)) continue;  // loaded since
+    if (context.model().service->has_adapter(adapter.name)) continue;  // has been loaded since
     refused.push_back({{"name", adapter.name}, {"path", adapter.path}, {"reason", adapter.why}});
   }
   return json_response({{"object", "list"},

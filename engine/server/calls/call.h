@@ -1,5 +1,5 @@
-// The calls of REST: which there are, who may make them when, and what each works with. A call
-// knows nothing of sockets, keys or draining; those are the server's (engine/server/api.h).
+// The calls of the REST interface: the list of them, when they are allowed, and their common
+// context. Sockets, keys and draining are handled by the server (engine/server/api.h).
 #pragma once
 
 #include <atomic>
@@ -30,15 +30,16 @@ namespace tandem {
 
 inline constexpr int kRetryAfterS = 2;
 
-// What the calls share, for as long as the server lives. Thread-safe as its parts are.
+// The state that the calls share, for the life of the server. Thread-safe as far as its members
+// are.
 struct CallContext {
   explicit CallContext(ServerOptions server_options);
 
-  // The attached model; calls of routes with When::attached may count on it.
+  // The attached model. Calls of routes with When::attached may rely on it.
   const ServedModel& model() const;
-  // Whose adapter a request wants: empty for the base.
+  // Sets the adapter that a request names; empty for the base.
   MaybeError find_adapter(const std::string& asked, std::string& adapter) const;
-  // The templates of a chat with this adapter; null: the base's.
+  // Returns the chat templates for this adapter; null: use the base's.
   std::shared_ptr<const ChatTemplates> templates_of(const std::string& adapter);
   LoggedCall logged(const HttpRequest& request, const char* path, const std::string& adapter) const;
   AnswerLimits answer_limits() {
@@ -53,18 +54,19 @@ struct CallContext {
   FileSender file_sender;
   AdapterTemplates adapter_templates;
   std::mutex loading;                 // one load or unload at a time
-  std::atomic<bool> draining{false};  // for good: the server shuts down
+  std::atomic<bool> draining{false};  // set once, when the server shuts down
   std::int64_t attached_unix = 0;
-  // release when it is attached, acquire in every reader: it then sees the model and attached_unix
+  // Stored with release when the model is attached and read with acquire, so that readers see the
+  // model and attached_unix.
   std::atomic<const ServedModel*> served{nullptr};
-  std::unique_ptr<StatsFeed> stats;          // there when the model is; ends before what it asks
+  std::unique_ptr<StatsFeed> stats;          // set when the model is; destroyed before its sources
   std::unique_ptr<DashboardFeed> dashboard;  // likewise
 };
 
-// 503 while starting or draining.
+// A 503 while starting or draining.
 MaybeError not_serving(const CallContext& context);
 
-// One call. `body` is the parsed object of a POST, else null.
+// The handler of a call. `body` is the parsed object of a POST, else null.
 using Call = HttpResponse(CallContext& context, const HttpRequest& request,
                           const nlohmann::json& body);
 
@@ -79,8 +81,8 @@ Call dashboard_page, dashboard_events;
 
 }  // namespace calls
 
-// What the body of such a call asks for, ready for answer(). The request's own body is that of the
-// call: `body` has lost the order of its members.
+// Makes the job for answer() from the body of such a call. The request must contain the call's
+// original bytes, because `body` has lost the order of its members.
 MaybeError make_completions_job(CallContext& context, const HttpRequest& request,
                                 const nlohmann::json& body, AnswerJob& job);
 MaybeError make_chat_job(CallContext& context, const HttpRequest& request,
@@ -88,12 +90,12 @@ MaybeError make_chat_job(CallContext& context, const HttpRequest& request,
 
 struct Route {
   const char* method;  // "GET" serves HEAD as well
-  const char* path;    // "/v1/models/{id}": the rest of the path, which may hold slashes
+  const char* path;    // "/v1/models/{id}": {id} takes the rest of the path, with slashes
   enum class When { always, attached } when;  // attached: 503 while starting or draining
   Call* call;
   const char* summary;
-  bool slow = false;     // takes seconds: reads or waits for an adapter
-  bool at_once = false;  // looks at a few flags, and waits behind no other call
+  bool slow = false;     // takes seconds, because it reads or waits for an adapter
+  bool at_once = false;  // reads only a few flags and is not queued behind other calls
 };
 
 std::span<const Route> routes();

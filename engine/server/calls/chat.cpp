@@ -12,8 +12,8 @@ namespace {
 
 using nlohmann::json;
 
-// What the request asks of tools, for the model that is served: how calls are read, which special
-// tokens stay in the text for that, and the grammar of calls that are enforced.
+// Sets up the request's tools for the served model: how calls are parsed, which special tokens stay
+// in the text for that, and the grammar of enforced calls.
 MaybeError plan_tools(const ServedModel& model, CompletionCall& call, ChatTools& tools) {
   const ToolUse& use = call.tool_use;
   tools.parallel = use.parallel;
@@ -75,7 +75,7 @@ MaybeError make_chat_job(CallContext& context, const HttpRequest& request, const
   if (auto error = make_requests(job.call, *model.text, model.max_model_len, job.requests)) {
     return error;
   }
-  // All of it is in the prompt now.
+  // The messages are in the prompt now.
   empty_from_leaves(chat.messages);
   empty_from_leaves(chat.variables);
   job.requests.front().adapter = adapter;

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-// Mistral's templates take no other ids.
+// The only length of ids that Mistral's templates accept.
 constexpr std::size_t kMistralIdLength = 9;
 
 void append(ParsedDelta more, ParsedDelta& parsed) {
@@ -69,7 +69,7 @@ std::vector<json> ChatShape::chunk_choices(const ChoicePart& part) {
     if (ends) append(parser.finish(), parsed);
     has_calls = parser.num_calls() > 0;
     deltas = deltas_of(parsed);
-    // What is held back may leave nothing to say, and the end is a chunk of its own.
+    // Held-back text may leave no delta; the end is then a chunk of its own.
     const bool silent = deltas.empty() && (part.first || !part.logprobs.empty());
     if (ends || silent) deltas.push_back(json::object());
   }
@@ -80,7 +80,7 @@ std::vector<json> ChatShape::chunk_choices(const ChoicePart& part) {
   std::vector<json> choices;
   for (json& delta : deltas) {
     json choice = choice_with("delta", std::move(delta), part);
-    if (!choices.empty()) choice["logprobs"] = nullptr;  // the first has told them
+    if (!choices.empty()) choice["logprobs"] = nullptr;  // only the first chunk has them
     choice["finish_reason"] = nullptr;
     choice["stop_reason"] = nullptr;
     choices.push_back(std::move(choice));

@@ -1,4 +1,4 @@
-// How a chat answer looks: messages and deltas, and the calls of tools in them.
+// The JSON shape of a chat answer: messages and deltas, with their tool calls.
 #pragma once
 
 #include <memory>
@@ -12,15 +12,15 @@
 namespace tandem {
 
 struct ChatTools {
-  ToolParserOptions options;  // of format none: text is text
-  bool parallel = true;       // else the first call is told, the others are left out
-  // The request named the tool: the answer ended because it stopped, as OpenAI has it.
+  ToolParserOptions options;  // with format none, calls are not parsed
+  bool parallel = true;       // if false, only the first call is sent
+  // The request named the tool: a finished answer then has the reason "stop", as in OpenAI's API.
   bool named = false;
 };
 
 class ChatShape final : public AnswerShape {
  public:
-  // Of the answers to `request`. `text` outlives it.
+  // Shapes the answers to `request`. `text` must outlive it.
   ChatShape(const TextCodec& text, const GenerationRequest& request, bool logprobs,
             ChatTools tools);
 
@@ -35,15 +35,15 @@ class ChatShape final : public AnswerShape {
  private:
   nlohmann::json choice_with(const char* name, nlohmann::json message, const ChoicePart& part);
   nlohmann::json finish_json(const ChoicePart& part, bool has_calls) const;
-  // A call's first delta.
+  // The first delta of a call.
   nlohmann::json call_json(const ToolCallDelta& call) const;
   bool is_told(const ToolCallDelta& call) const { return tools_.parallel || call.index == 0; }
-  // What a part's text says, one change a delta.
+  // The deltas for a part's text, one change each.
   std::vector<nlohmann::json> deltas_of(const ParsedDelta& parsed) const;
 
-  std::vector<ChatLogprobs> logprobs_;  // per choice; none: they are not asked for
+  std::vector<ChatLogprobs> logprobs_;  // per choice; empty: not requested
   ChatTools tools_;
-  std::vector<std::unique_ptr<ToolParser>> parsers_;  // per choice; none: text is text
+  std::vector<std::unique_ptr<ToolParser>> parsers_;  // per choice; empty: calls are not parsed
 };
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// POST /v1/relay, GET /v1/stats, POST /v1/drain: an engine's end of what routers say to it
+// POST /v1/relay, GET /v1/stats, POST /v1/drain: the calls that routers make to an engine
 #include <fmt/format.h>
 
 #include "base/http/sse.h"
@@ -15,7 +15,7 @@ using nlohmann::json;
 
 namespace {
 
-// "a=1&watch=1"
+// Parses a query like "a=1&watch=1".
 bool wants_watch(std::string_view query) {
   while (!query.empty()) {
     const std::size_t end = query.find('&');
@@ -30,12 +30,12 @@ bool wants_watch(std::string_view query) {
 
 HttpResponse calls::relay(CallContext& context, const HttpRequest& request, const json& body) {
   RelayedCall call;
-  HttpRequest inner;  // the client's own call, as it would have come without a router
+  HttpRequest inner;  // the client's own call, as it would arrive without a router
   inner.id = request.id;
   inner.trace = request.trace;
   inner.came = request.came;
   inner.method = request.method;
-  inner.headers = request.headers;  // its deadlines and its tenant are passed on by headers
+  inner.headers = request.headers;  // its deadlines and tenant are passed on by headers
   if (auto error = parse_relayed(request.body, body, call, inner.body)) {
     return error_response(*error);
   }
@@ -56,7 +56,7 @@ HttpResponse calls::relay(CallContext& context, const HttpRequest& request, cons
   if (auto error = take_up(call, job.call.stream, job.requests)) return error_response(*error);
   const ServedModel& model = context.model();
   const std::string& adapter = job.requests.front().adapter;
-  RelayedWeights::AdapterDigest digest;  // of the base's answers there is none
+  RelayedWeights::AdapterDigest digest;  // stays unset for the base
   if (model.adapter_digest && !adapter.empty()) {
     digest = [&model, adapter] { return model.adapter_digest(adapter); };
   }
@@ -65,7 +65,7 @@ HttpResponse calls::relay(CallContext& context, const HttpRequest& request, cons
   return answer(std::move(job), context.answer_limits(), *context.model().service, context.metrics);
 }
 
-// While the server drains it goes on, and is not waited for: who watches sees that it drains.
+// Stays available while the server drains, without delaying its end: watchers see that it drains.
 HttpResponse calls::stats(CallContext& context, const HttpRequest& request, const json&) {
   // acquire: pairs with attach, which made the feed before
   if (context.served.load(std::memory_order_acquire) == nullptr) {

@@ -11,7 +11,7 @@ using nlohmann::json;
 
 class CompletionShape final : public AnswerShape {
  public:
-  // With `echo` a choice's text begins with its prompt.
+  // With `echo`, a choice's text begins with its prompt.
   CompletionShape(const TextCodec& text, std::span<const GenerationRequest> requests, bool echo,
                   bool logprobs) {
     if (!logprobs) return;
@@ -50,7 +50,7 @@ class CompletionShape final : public AnswerShape {
         prompt, part.logprobs, part.prompt_head ? &*part.prompt_head : nullptr, part.text);
   }
 
-  std::vector<CompletionLogprobs> logprobs_;  // per choice; none: they are not asked for
+  std::vector<CompletionLogprobs> logprobs_;  // per choice; empty: not requested
 };
 
 }  // namespace

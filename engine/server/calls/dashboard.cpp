@@ -14,7 +14,7 @@ HttpResponse calls::dashboard_page(CallContext&, const HttpRequest& request, con
       {404, "The dashboard has no such file; GET / is its page", {}, "path_not_found", 0});
 }
 
-// While the server drains it goes on, and is not waited for.
+// Stays available while the server drains, without delaying its end.
 HttpResponse calls::dashboard_events(CallContext& context, const HttpRequest& request,
                                      const json&) {
   // acquire: pairs with attach, which made the feed before

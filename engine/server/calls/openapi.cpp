@@ -1,4 +1,4 @@
-// GET /openapi.json, made from the tables that the server itself obeys.
+// GET /openapi.json, generated from the tables that the server itself uses.
 #include <string>
 #include <utility>
 
@@ -115,7 +115,7 @@ json object_of(json properties) {
   return {{"type", "object"}, {"properties", std::move(properties)}};
 }
 
-// GET /v1/adapters
+// The schema of GET /v1/adapters.
 json adapters_schema() {
   const json count{{"type", "integer"}, {"minimum", 0}};
   const json factor = object_of(
@@ -161,7 +161,7 @@ json adapters_schema() {
                     {"handoff", object_of(std::move(handoff))}});
 }
 
-// What a successful call answers with.
+// The content of a successful response.
 json content_of(std::string_view path) {
   if (path == "/metrics" || path.ends_with("_lora_adapter")) {
     return {{"text/plain", {{"schema", {{"type", "string"}}}}}};

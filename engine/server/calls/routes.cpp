@@ -1,4 +1,4 @@
-// The list of calls, which dispatch, 405's Allow and /openapi.json are made from.
+// The list of calls. Dispatch, the header Allow of a 405 and /openapi.json are based on it.
 #include "engine/server/calls/call.h"
 
 namespace tandem {

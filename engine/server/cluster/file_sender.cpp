@@ -20,7 +20,7 @@ constexpr int kReaders = 2;
 
 }  // namespace
 
-// What the connection and the reading thread share. One block is read at a time.
+// The state shared by the connection and the reading thread. One block is read at a time.
 struct FileSender::Transfer {
   explicit Transfer(AdapterFile sent)
       : file(std::move(sent)),
@@ -29,16 +29,16 @@ struct FileSender::Transfer {
         state(file.file.size() == 0 ? BodySource::Pull::end : BodySource::Pull::more) {}
 
   const AdapterFile file;
-  const TimePoint due;       // later it has no place any more
-  std::uint64_t offset = 0;  // of the reading thread
+  const TimePoint due;       // after this time its place is given to another transfer
+  std::uint64_t offset = 0;  // used by the reading thread only
 
   std::mutex mutex;
-  std::string block;       // read and not yet pulled; guarded by mutex, like the rest
-  BodySource::Pull state;  // once the block is pulled: more, end or broken
+  std::string block;       // read but not pulled; guarded by mutex, like the rest
+  BodySource::Pull state;  // the state after the block has been pulled: more, end or broken
   bool is_reading = false;
   std::function<void()> wake;
 
-  // By the reading thread.
+  // Runs on the reading thread.
   void read() noexcept {
     std::string read_now;
     BodySource::Pull next = BodySource::Pull::broken;
@@ -50,7 +50,7 @@ struct FileSender::Transfer {
     if (next != BodySource::Pull::broken) block = std::move(read_now);
     state = next;
     is_reading = false;
-    if (wake) wake();  // it posts, and calls nothing of ours
+    if (wake) wake();  // only posts to the connection's loop, and calls nothing of this class
   }
 
   BodySource::Pull read_block(std::string& into) {

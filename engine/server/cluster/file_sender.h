@@ -1,5 +1,5 @@
-// Files as bodies of responses: read by threads of its own, a block ahead of what the connection
-// pulls, so that neither the connections' threads wait for a disk nor a large file lies in memory.
+// Sends files as bodies of responses. Its own threads read one block ahead of the connection, so
+// that connection threads do not wait for the disk and large files are not held in memory.
 #pragma once
 
 #include <chrono>
@@ -13,22 +13,24 @@
 
 namespace tandem {
 
-// Thread-safe. Outlives what it has given.
+// Thread-safe. Must outlive the bodies that it has returned.
 class FileSender {
  public:
-  // So many are sent at once: what engines send each other leaves disk and link to requests.
+  // The limit on concurrent transfers, so that transfers between engines leave disk and network
+  // bandwidth to requests.
   static constexpr int kMostAtOnce = 4;
   static constexpr std::chrono::seconds kGrace{60};
-  static constexpr double kSlowest = 2e6;  // bytes a second
+  static constexpr double kSlowest = 2e6;  // in bytes per second
 
   FileSender();
   ~FileSender();
   FileSender(const FileSender&) = delete;
   FileSender& operator=(const FileSender&) = delete;
 
-  // file.size() bytes; its last ones come only if the file is then still the one of the identity,
-  // else the body breaks. So it does for who reads slower than kSlowest after kGrace, whose place
-  // is then another's. Null: so many are being sent already.
+  // Returns a body of file.size() bytes. The last bytes are sent only if the file still has the
+  // given identity; otherwise the body breaks off. It also breaks off for a client that reads
+  // slower than kSlowest after kGrace, so that another transfer gets its place. Null: kMostAtOnce
+  // transfers are running.
   std::unique_ptr<BodySource> send(AdapterFile file);
 
  private:
@@ -37,8 +39,8 @@ class FileSender {
 
   std::mutex mutex_;
   std::vector<std::weak_ptr<Transfer>> under_way_;  // guarded by mutex_
-  std::once_flag started_;                          // of the threads: few servers ever send one
-  WorkerLane lane_;                                 // reads
+  std::once_flag started_;                          // threads start late: few servers send files
+  WorkerLane lane_;                                 // reads the files
 };
 
 }  // namespace tandem

@@ -39,7 +39,7 @@ std::shared_ptr<void> HandOver::watch(std::function<void()> wake) {
     id = next_++;
     wakes_.emplace(id, std::move(wake));
   }
-  // Without memory for the handle its deleter is called by the constructor that fails.
+  // If the handle's allocation fails, its constructor calls the deleter, so nothing leaks.
   return {this, [id](HandOver* from) {
             const std::lock_guard lock(from->mutex_);
             from->wakes_.erase(id);

@@ -1,5 +1,5 @@
-// Whether answers under way are to end before their time, and who must know it at once: the engine
-// hands its relayed calls over to other engines, or the server ends.
+// Signals that running answers must end early: the engine hands its relayed calls over to other
+// engines, or the server shuts down.
 #pragma once
 
 #include <atomic>
@@ -13,30 +13,30 @@
 
 namespace tandem {
 
-// The line that ends a stream that another engine is to continue.
+// The last line of a stream that another engine is to continue.
 inline constexpr const char* kMovedLine = ":moved\n\n";
 
-// 503 "draining": what an answer says that the server's end cuts off.
+// 503 "draining": the error of an answer that is cut off when the server ends.
 ApiError cut_error();
 
-// 503 "moved": what a relayed call gets that has told nothing yet.
+// 503 "moved": the error of a relayed call that has not sent anything yet.
 ApiError moved_error();
 
-// Thread-safe. Outlives those who watch it.
+// Thread-safe. Must outlive its watchers.
 class HandOver {
  public:
-  // From now on, until take_back(). Wakes all who watch.
+  // Asks for the handover until take_back(). Wakes all watchers.
   void ask();
   void take_back() { asked_.store(false, std::memory_order_release); }
   // acquire: pairs with the release in ask(), whose caller has drained the engine before
   bool is_asked() const { return asked_.load(std::memory_order_acquire); }
 
-  // The same for all calls, relayed or not, and for good.
+  // Ends all calls, relayed or not, permanently.
   void cut();
-  bool is_cut() const { return cut_.load(std::memory_order_acquire); }  // as is_asked()
+  bool is_cut() const { return cut_.load(std::memory_order_acquire); }  // like is_asked()
 
-  // `wake` is called by ask() and cut() until what is returned goes; it must be quick and may not
-  // come back here. When that has gone, no call is under way.
+  // ask() and cut() call `wake` until the returned handle is destroyed. It must be quick and may
+  // not call this object. After the destruction no call is running.
   std::shared_ptr<void> watch(std::function<void()> wake);
 
  private:

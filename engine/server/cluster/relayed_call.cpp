@@ -58,7 +58,7 @@ MaybeError parse_choice(const json& value, std::size_t index, SentChoice& choice
   return std::nullopt;
 }
 
-// {"base": "...", "adapter": "..."}
+// Parses {"base": "...", "adapter": "..."}.
 MaybeError parse_weights(const json& value, RelayedWeights& weights) {
   WeightsIdentity wanted;
   for (const auto& [name, text] :
@@ -76,8 +76,7 @@ MaybeError parse_weights(const json& value, RelayedWeights& weights) {
   return std::nullopt;
 }
 
-// Each prompt draws by numbers of its own, though the router gives one for all: the finaliser of
-// SplitMix64.
+// Derives a seed for each prompt from the router's single seed, by the finaliser of SplitMix64.
 std::uint64_t seed_of(std::uint64_t seed, std::size_t prompt) {
   if (prompt == 0) return seed;
   std::uint64_t z = seed + 0xd1b54a32d192ed03ULL * static_cast<std::uint64_t>(prompt);
@@ -160,7 +159,7 @@ MaybeError take_up(const RelayedCall& call, bool is_streamed,
     for (const SentChoice& choice : std::span(call.sent).subspan(i * n, n)) {
       request.before.push_back(choice.generated);
     }
-    // The prompt's log probabilities are told with the first words of each choice.
+    // The prompt's log probabilities were sent with the first part of each choice.
     if (std::all_of(request.before.begin(), request.before.end(), has_said)) {
       request.prompt_logprobs = false;
     }

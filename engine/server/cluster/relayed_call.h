@@ -1,4 +1,5 @@
-// POST /v1/relay: a client's call as a router passes it on, with what has been said of its answer.
+// POST /v1/relay: a client's call that a router passes on, with the part of its answer that was
+// sent before.
 #pragma once
 
 #include <cstddef>
@@ -16,30 +17,32 @@
 
 namespace tandem {
 
-// What the client has been told of one choice, by one engine or several.
+// What the client has received of one choice, from one engine or several.
 struct SentChoice {
   GeneratedBefore generated;
-  // Of the chunks that say its last token, so many were passed on; nothing: all there are. A token
-  // of a call of tools may take several.
+  // The number of chunks of the last token that were passed on; unset: all. A token of a tool call
+  // may take several.
   std::optional<std::size_t> events;
 };
 
 struct RelayedCall {
   bool chat = false;
-  std::string id;  // the answer's
+  std::string id;  // of the answer
   std::int64_t created = 0;
-  std::uint64_t seed = 0;        // where the request gives none
-  std::vector<SentChoice> sent;  // of each choice by its index; empty: nothing has been said
+  std::uint64_t seed = 0;        // used if the request gives none
+  std::vector<SentChoice> sent;  // per choice, by index; empty: nothing has been sent
   RelayedWeights weights;
 };
 
-// The wrapper's members. Of the client's body, `request`, the bytes are what is wanted, in the
-// order of its members: it is left to the call's own parser. `body` is `bytes`, parsed.
+// Parses the members of the wrapper. The member `request`, the client's body, is returned as bytes,
+// because the call's own parser needs the order of its members. `body` is the parsed form of
+// `bytes`.
 MaybeError parse_relayed(std::string_view bytes, const nlohmann::json& body, RelayedCall& call,
                          std::string& request);
 
-// Hands it to the requests that were made of the client's body: seeds, and what each continuation
-// has generated before. 400 when `sent` does not fit them, or they are not streamed.
+// Applies the relayed call to the requests made from the client's body: seeds, and the tokens that
+// each continuation has generated before. A 400 if `sent` does not match them, or they are not
+// streamed.
 MaybeError take_up(const RelayedCall& call, bool is_streamed,
                    std::span<GenerationRequest> requests);
 

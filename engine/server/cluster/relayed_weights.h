@@ -1,5 +1,5 @@
-// What a relayed answer is computed with: the router is told when the answer begins, and says it to
-// whoever is to go on with the answer, who refuses if it has other weights.
+// The identity of the weights of a relayed answer. The router receives it when the answer begins
+// and passes it to an engine that continues the answer, which refuses if its weights differ.
 #pragma once
 
 #include <functional>
@@ -12,29 +12,32 @@
 
 namespace tandem {
 
-// One thread at a time.
+// Not thread-safe.
 class RelayedWeights {
  public:
-  // The digest of the adapter that a request submitted now would get; null: it wants none, or that
-  // is not known. Another owner is another content, even if the digests are alike.
+  // Returns the digest of the adapter that a request submitted now would use; null if it uses none
+  // or the digest is unknown. A different shared owner means different content, even if the digests
+  // are equal.
   using AdapterDigest = std::function<std::shared_ptr<const std::string>()>;
 
-  // What the answer began with; nothing: it begins here.
+  // Sets the weights that the answer began with. Not called for a new answer.
   void want(WeightsIdentity wanted) { wanted_ = std::move(wanted); }
   void serve(std::string base, AdapterDigest adapter);
 
-  // Before the requests are submitted. 409: these are not the weights that the answer began with.
+  // Call it before the requests are submitted. 409: the weights differ from those that the answer
+  // began with.
   MaybeError check();
-  // After that: 503 if the adapter was replaced in between.
+  // Call it after the submission: 503 if the adapter was replaced in between.
   MaybeError check_again() const;
-  // The comment that tells the router, with its line break; empty: nothing is known. After check().
+  // Returns the comment for the router, with its line break; empty if the weights are unknown. Only
+  // after check().
   std::string line() const;
 
  private:
   std::optional<WeightsIdentity> wanted_;
   std::string base_;
   AdapterDigest adapter_;
-  std::shared_ptr<const std::string> digest_;  // as check() found it
+  std::shared_ptr<const std::string> digest_;  // as found by check()
 };
 
 }  // namespace tandem

@@ -19,14 +19,14 @@ using nlohmann::json;
 
 constexpr std::size_t kEngineIdLength = 16;
 
-// Without its braces.
+// Returns the members of an object's JSON, without the braces.
 std::string members_of(const json& object) {
   const std::string text = dump(object);
   return text.substr(1, text.size() - 2);
 }
 
 bool is_same(const AdapterPresence& a, const AdapterPresence& b) {
-  // Names and digests by their place: another content of the name has others.
+  // Names and digests are compared by address: new content of a name has new strings.
   return a.name == b.name && a.digest == b.digest && a.tier == b.tier && a.active == b.active;
 }
 
@@ -118,7 +118,7 @@ std::uint64_t StatsFeed::version() const {
   return picture_ == nullptr ? 0 : picture_->version;
 }
 
-// What it knows of the picture before it: which adapters have changed, and which are gone.
+// Compares with the previous picture and marks which adapters have changed or are gone.
 std::shared_ptr<const StatsFeed::Picture> StatsFeed::take_picture(const Picture* before) const {
   auto picture = std::make_shared<Picture>();
   picture->version = before == nullptr ? 1 : before->version + 1;
@@ -129,7 +129,7 @@ std::shared_ptr<const StatsFeed::Picture> StatsFeed::take_picture(const Picture*
   report.view.accepts = !report.draining;
   json head = report_head(report);
   picture->head = members_of(head);
-  head.erase("step_ends_in_s");  // passes by itself
+  head.erase("step_ends_in_s");  // changes with time alone
   picture->steady = dump(head);
   std::vector<AdapterPresence> adapters = service_->presences();
   picture->adapters.reserve(adapters.size());
@@ -137,7 +137,7 @@ std::shared_ptr<const StatsFeed::Picture> StatsFeed::take_picture(const Picture*
   const std::vector<Entry>& known = before == nullptr ? kNone : before->adapters;
   if (before != nullptr) picture->removed = before->removed;
   auto old = known.begin();
-  const auto pass_over = [&](const std::string* name) {  // all before this name are gone
+  const auto pass_over = [&](const std::string* name) {  // all before it are gone
     while (old != known.end() && (name == nullptr || *old->adapter.name < *name)) {
       picture->removed.push_back({*old->adapter.name, picture->version});
       ++old;
@@ -186,7 +186,10 @@ std::string StatsFeed::event(const Picture& picture, std::uint64_t told, std::ui
     const auto at = std::lower_bound(
         picture.adapters.begin(), picture.adapters.end(), removal.name,
         [](const Entry& entry, const std::string& name) { return *entry.adapter.name < name; });
-    if (at != picture.adapters.end() && *at->adapter.name == removal.name) continue;  // is back
+    if (at != picture.adapters.end() && *at->adapter.name == removal.name)
+      continue;  // it was
+                 // loaded
+                 // again
     if (!removed.empty()) removed += ',';
     removed += dump(json(removal.name));
   }
@@ -201,13 +204,13 @@ void StatsFeed::run() {
   while (true) {
     {
       std::unique_lock lock(mutex_);
-      // Nobody to tell: nothing of the engine is held, either.
+      // Without watchers no data of the engine is kept.
       while (watched_.empty() && !stopping_) {
         picture_.reset();
         changed_.wait(lock);
       }
       if (changed_.wait_for(lock, options_.look_every, [this] { return stopping_; })) return;
-      // What every watcher has been told of is forgotten.
+      // Removals that every watcher has received are dropped.
       std::uint64_t least = ~std::uint64_t{0};
       for (const auto& [id, watched] : watched_) least = std::min(least, watched.told);
       if (picture_ != nullptr && !picture_->removed.empty() &&
@@ -222,7 +225,7 @@ void StatsFeed::run() {
       const std::uint64_t before = version();
       refresh(now - told >= options_.tell_every);
       if (version() != before) told = now;
-    } catch (const std::exception&) {  // no memory for it: the next picture may find some
+    } catch (const std::exception&) {  // no memory; the next picture tries again
     }
   }
 }

@@ -1,6 +1,6 @@
-// What an engine tells those who choose among engines: one picture of it, taken anew some 50 times
-// a second while anybody watches, by a thread of its own. A watcher is told what has changed since
-// it was told last; one that reads slowly skips pictures, and nothing piles up for it.
+// The stream of an engine's state for routers. While anybody watches, a thread takes a picture of
+// the engine some 50 times a second. A watcher receives the changes since its last event; a slow
+// watcher skips pictures, so nothing accumulates for it.
 #pragma once
 
 #include <chrono>
@@ -21,16 +21,16 @@
 
 namespace tandem {
 
-// 16 hexadecimal digits that no engine had before.
+// Returns a random id of 16 hexadecimal digits.
 std::string new_engine_id();
 
 struct StatsFeedOptions {
-  Duration look_every = std::chrono::milliseconds(20);  // also the least between two events
-  // At the latest, if nothing has changed: watchers who hear nothing for 500 ms may wonder.
+  Duration look_every = std::chrono::milliseconds(20);  // also the minimum between two events
+  // The maximal time without an event: watchers suspect a failure after 500 ms of silence.
   Duration tell_every = std::chrono::milliseconds(480);
 };
 
-// Thread-safe. Outlives its watchers; `service` outlives it.
+// Thread-safe. It must outlive its watchers, and `service` must outlive it.
 class StatsFeed {
  public:
   using IsDraining = std::function<bool()>;
@@ -40,32 +40,32 @@ class StatsFeed {
   StatsFeed(const StatsFeed&) = delete;
   StatsFeed& operator=(const StatsFeed&) = delete;
 
-  // One event's JSON, whole.
+  // Returns the JSON of one event with the whole state.
   std::string look();
-  // Events without an end: the first is whole.
+  // Returns an endless stream of events; the first has the whole state.
   std::unique_ptr<BodySource> watch();
 
  private:
   class Watcher;
   struct Entry {
     AdapterPresence adapter;
-    std::uint64_t version = 0;  // of the picture in which it changed last
+    std::uint64_t version = 0;  // of the picture in which the adapter last changed
   };
   struct Removal {
     std::string name;
     std::uint64_t version = 0;
   };
-  // Never changed once it is there.
+  // Immutable once published.
   struct Picture {
     std::uint64_t version = 0;
-    std::string head;              // JSON members of all but the adapters, without braces
-    std::string steady;            // of it, what tells whether it has changed
+    std::string head;              // JSON members except the adapters, without braces
+    std::string steady;            // the part of `head` whose changes count
     std::vector<Entry> adapters;   // by name
-    std::vector<Removal> removed;  // that some watcher may not know of
+    std::vector<Removal> removed;  // may be unknown to some watcher
   };
   struct Watched {
     std::function<void()> wake;
-    std::uint64_t told = 0;  // the version
+    std::uint64_t told = 0;  // version sent last
   };
 
   std::shared_ptr<const Picture> take_picture(const Picture* before) const;
@@ -80,14 +80,14 @@ class StatsFeed {
   const IsDraining is_draining_;
   const StatsFeedOptions options_;
 
-  std::mutex taking_;  // one picture at a time; taken before mutex_
+  std::mutex taking_;  // held while a picture is taken; locked before mutex_
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::shared_ptr<const Picture> picture_;    // guarded by mutex_, like all below
-  std::map<std::uint64_t, Watched> watched_;  // woken under mutex_
+  std::map<std::uint64_t, Watched> watched_;  // woken with mutex_ held
   std::uint64_t next_watcher_ = 0;
   bool stopping_ = false;
-  std::thread thread_;  // from the first watcher on
+  std::thread thread_;  // started for the first watcher
 };
 
 }  // namespace tandem

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-// "pool" or "counts".
+// `section` is "pool" or "counts".
 json figures_json(std::string_view section, const EngineStats& stats) {
   json object;
   each_figure_of(section, stats,
@@ -31,7 +31,8 @@ json worker_json(const CpuWorker& worker) {
           {"busy_s", worker.busy_s},     {"last_end", worker.last_end}};
 }
 
-// Most of what is told each second: by hand, as nlohmann's trees cost ten times as much.
+// These rows are most of the data sent each second. They are written by hand, because nlohmann's
+// trees cost ten times as much.
 DashboardRow adapter_row(const AdapterInfo& adapter) {
   std::string modules;
   for (const std::string& module : adapter.modules) {
@@ -46,7 +47,7 @@ DashboardRow adapter_row(const AdapterInfo& adapter) {
   return row;
 }
 
-// Seconds to the microsecond.
+// Formats seconds with microsecond resolution.
 std::string times(std::span<const float> seconds) {
   std::string list;
   for (const float each : seconds) {

@@ -1,6 +1,5 @@
-// An engine as its dashboard shows it (base/dashboard/dashboard_feed.h): the head has its load, its
-// memory, latencies and workers; the tables are the adapters, by name, and the last cold starts, by
-// number.
+// The data of an engine's dashboard (base/dashboard/dashboard_feed.h): the head has load, memory,
+// latencies and workers; the tables are the adapters, by name, and the last cold starts, by number.
 #pragma once
 
 #include "base/dashboard/dashboard_feed.h"
@@ -18,7 +17,7 @@ struct DashboardSubject {
   bool may_load = false;  // adapters may be loaded and unloaded over REST
 };
 
-// Any thread.
+// May be called on any thread.
 DashboardPicture engine_picture(const DashboardSubject& subject);
 
 }  // namespace tandem

@@ -51,7 +51,7 @@ std::shared_ptr<const ChatTemplates> AdapterTemplates::find(const GenerationServ
     if (known != entries_.end() && is_same(known->second.loaded, folder.loaded))
       return known->second.templates;
   }
-  // Two calls at a time may both read: they find the same.
+  // Two concurrent calls may both read the templates; the result is the same.
   Entry entry{folder.loaded, read_templates(folder, base, name)};
   const std::lock_guard lock(mutex_);
   std::erase_if(entries_, [](const auto& known) { return known.second.loaded.expired(); });

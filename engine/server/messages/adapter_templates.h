@@ -1,4 +1,4 @@
-// The chat templates that adapters bring in their folders, read at the first chat with them.
+// The chat templates in adapters' folders, read at the first chat with the adapter.
 #pragma once
 
 #include <map>
@@ -14,9 +14,9 @@ namespace tandem {
 // Thread-safe.
 class AdapterTemplates {
  public:
-  // Of the adapter that `service` has under `name`, with the special tokens of `base` where its
-  // folder names none; null: it brings none, or the base's own. Reads the folder once for each time
-  // that the adapter was loaded. Files that cannot be read are warned of in the log, once.
+  // Returns the templates of the adapter `name` of `service`; special tokens that its folder does
+  // not name are those of `base`. Null: it has none of its own, or the base's. The folder is read
+  // once for each loading of the adapter. An unreadable file is logged as a warning, once.
   std::shared_ptr<const ChatTemplates> find(const GenerationService& service, const TextCodec& base,
                                             const std::string& name);
 

@@ -46,9 +46,10 @@ bool good_content(const Json& message, std::string& reason) {
   return content->is_string() || good_parts(*content, reason);
 }
 
-// {"function": {"name", "arguments"}}; arguments that are the text of an object become that
-// object, and those that are not there an empty one. What else a model wrote, or was cut in
-// writing, stays as it is: the server itself has told the client so.
+// Converts the arguments of tool calls, {"function": {"name", "arguments"}}: the text of an object
+// becomes that object, and absent arguments an empty one. Any other arguments, such as truncated
+// ones, are kept as they are, because the client received them from this server in an earlier
+// answer.
 bool parse_arguments(Json& calls, std::string& reason) {
   if (calls.is_null()) return true;
   reason =
@@ -77,8 +78,8 @@ bool parse_arguments(Json& calls, std::string& reason) {
   return true;
 }
 
-// A member that is null is left out, as transformers does: templates handle what is missing, and
-// print "None" for what is null.
+// Removes null members, as transformers does: templates handle absent members, but print null ones
+// as "None".
 void drop_nulls(Json& message) {
   Json kept = Json::object();
   const EmptiedFromLeaves at_end(kept);
@@ -87,7 +88,7 @@ void drop_nulls(Json& message) {
   message.swap(kept);
 }
 
-// Reasoning goes by several names; templates read reasoning_content or thinking.
+// Reasoning has several member names; templates read reasoning_content or thinking.
 void name_reasoning(Json& message) {
   for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
     const Json* found = member(message, name);

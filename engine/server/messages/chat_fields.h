@@ -1,4 +1,4 @@
-// The fields of a chat request that its template sees.
+// The fields of a chat request that are passed to its template.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,17 +8,17 @@
 
 namespace tandem {
 
-// Each takes a field's value, members in the order of the request's bytes, and leaves nothing of
-// it. False: it breaks the field's rule; `reason`, when set, says how.
+// Each function moves a field's value, with members in the order of the request's bytes. False: the
+// value breaks the field's rule; `reason`, if set, says how.
 
-// The messages as they are, unknown members included, but as transformers gives them to templates:
-// a tool call's arguments are parsed, for they are printed as JSON (text that is no object stays
-// text); members that are null are left out; reasoning has the names that templates know it by.
+// The messages, including unknown members, in the form that transformers passes to templates: the
+// arguments of tool calls are parsed, because templates print them as JSON (text that is not an
+// object is kept); null members are removed; reasoning is renamed to the names that templates use.
 bool take_messages(nlohmann::ordered_json& value, ChatInput& chat, std::string& reason);
 bool take_documents(nlohmann::ordered_json& value, ChatInput& chat, std::string& reason);
 bool take_template_kwargs(nlohmann::ordered_json& value, ChatInput& chat, std::string& reason);
 
-// `tools` and `documents` are none for a template when the request has none.
+// Sets the template's variables `tools` and `documents` to null if the request does not set them.
 void complete_variables(ChatInput& chat);
 
 }  // namespace tandem

@@ -46,7 +46,7 @@ bool set_text(std::string field, ConstraintKind kind, const Ordered& value, Comp
   return set_constraint(std::move(field), {kind, value.get<std::string>()}, call, reason);
 }
 
-// As a literal of the grammar.
+// Quotes a text as a literal of the grammar.
 std::string quoted(const std::string& text) {
   std::string result = "\"";
   for (const char c : text) {
@@ -91,7 +91,7 @@ bool take_response_format(const Ordered& value, CompletionCall& call, std::strin
   if (type == value.end() || !type->is_string()) return false;
   if (is_text(*type, "text")) return true;
   if (is_text(*type, "json_object")) {
-    const auto schema = value.find("schema");  // as llama.cpp, Anyscale and Together have it
+    const auto schema = value.find("schema");  // as in llama.cpp, Anyscale and Together
     if (schema == value.end() || schema->is_null()) {
       return set_constraint("response_format", {ConstraintKind::json_object, {}}, call, reason);
     }

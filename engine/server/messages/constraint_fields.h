@@ -1,5 +1,5 @@
-// The fields of a request that say what its text must be: OpenAI's `response_format`, vLLM's
-// `structured_outputs` and its older `guided_*`. One of them, once.
+// The fields of a request that constrain its text: OpenAI's `response_format`, vLLM's
+// `structured_outputs` and its older `guided_*`. A request may have one constraint.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,9 +9,10 @@
 
 namespace tandem {
 
-// Each takes a field's value into the call's constraint, members in the order of the request's
-// bytes, which is the order of an object's properties in the text. False: it breaks the field's
-// rule; `reason`, when set, says how. What the constraint itself says is judged by who compiles it.
+// Each function sets the call's constraint from a field's value. The members are in the order of
+// the request's bytes, which becomes the order of an object's properties in the text. False: the
+// value breaks the field's rule; `reason`, if set, says how. The constraint's contents are checked
+// by its compiler.
 bool take_response_format(const nlohmann::ordered_json& value, CompletionCall& call,
                           std::string& reason);
 bool take_structured_outputs(const nlohmann::ordered_json& value, CompletionCall& call,

@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Repairs, each of which says whether it found anything to do.
+// The repairs of a conversation. Each returns whether it changed anything.
 
 bool join_parts(Json& messages) {
   bool found = false;
@@ -80,7 +80,7 @@ bool has_parts(const Json& messages) {
   });
 }
 
-// A message's texts that say something: its content, or the texts of that one's parts.
+// Returns a message's texts that are not blank: its content, or the texts of its parts.
 std::vector<std::string*> texts_of(Json& message) {
   std::vector<std::string*> texts;
   const auto add = [&](Json& text) {
@@ -98,7 +98,8 @@ std::vector<std::string*> texts_of(Json& message) {
   return texts;
 }
 
-// Digits, which no filter of a template changes, with the number of a message in their middle.
+// A mark is made of digits, because no template filter changes them; the middle is the message's
+// number.
 constexpr std::string_view kMarkBegins = "70329581460";
 constexpr std::string_view kMarkEnds = "06418592307";
 constexpr int kNumberDigits = 9;
@@ -120,8 +121,8 @@ std::set<std::size_t> marks_in(std::string_view text) {
   return found;
 }
 
-// Every template prints what these say, but for what it leaves out on purpose: reasoning of earlier
-// turns, words beside tool calls.
+// Every template prints messages of these roles, apart from deliberate omissions: reasoning of
+// earlier turns, words beside tool calls.
 bool is_everybodys_role(const Json& role) {
   return is_text(role, "user") || is_text(role, "assistant");
 }
@@ -160,29 +161,29 @@ class ConversationRendering {
   }
 
  private:
-  // No repair makes a text that the model could go on with.
+  // A final message without content cannot be continued, and no repair changes that.
   bool goes_on_from_nothing() const {
     return given_.continue_final_message && !given_.messages.empty() &&
            !given_.messages.back().contains("content");
   }
 
-  // What is rendered from now on: a copy, which may be changed.
+  // Switches the rendering to a copy of the input, which may be changed.
   ChatInput& changed() {
     if (now_ != &copy_) copy_ = given_;
     now_ = &copy_;
     return copy_;
   }
 
-  // All renderings together have the time of one.
+  // All renderings together share one time limit.
   Result<std::string> render(const ChatInput& input) const {
     RenderLimits limits = limits_;
     limits.timeout = std::max(deadline_ - clock_.now(), Duration::zero());
     return chat_.render(input, limits);
   }
 
-  // Messages whose content is not in the prompt. A long text is looked for as it stands, in the
-  // order of the messages; where that fails, and for short ones, which may be there by chance, the
-  // template renders them again with marks around.
+  // Returns the messages whose content is not in the prompt. Long texts are searched for directly,
+  // in the order of the messages. If that fails, and for short texts, which may occur by chance,
+  // the template is rendered again with marks around them.
   std::vector<std::size_t> lost_in(const std::string& text) const {
     constexpr std::size_t kLongBytes = 32;
     ChatInput marked;
@@ -197,7 +198,7 @@ class ConversationRendering {
       if (suspects.empty() && content->is_string()) {
         const auto& words = content->get_ref<const std::string&>();
         const std::string_view rest = std::string_view(text).substr(from);
-        // memmem is linear (two-way) in the C library we build with; the standard library's is not.
+        // memmem is linear (two-way) in our C library; the standard library's search is not.
         const void* const found = words.size() < kLongBytes ? nullptr
                                                             : memmem(rest.data(), rest.size(),
                                                                      words.data(), words.size());
@@ -216,7 +217,7 @@ class ConversationRendering {
     }
     if (suspects.empty()) return {};
     const Result<std::string> again = render(marked);
-    if (!again) return {};  // the template looks at what it is given: nothing can be told
+    if (!again) return {};  // the template inspects its input and rejects the marks: no result
     const std::set<std::size_t> there = marks_in(*again);
     std::erase_if(suspects, [&](std::size_t i) { return there.contains(i); });
     return suspects;

@@ -1,4 +1,4 @@
-// A conversation's prompt, by a chat template that may not know all that a request can hold.
+// Renders a conversation by a chat template that may not support all features of the request.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace tandem {
 
-// Renders the conversation as it is; contents of parts are joined to one text, a line each, for a
-// template that does not walk over them. Where the template fails, it is rendered again with what
-// templates of fewer features expect: "" for a content that is missing beside tool calls, {} for
-// arguments of a tool call that are no object, and `system` for the role `developer`.
+// Renders the conversation unchanged, except that the parts of contents are joined to one text, a
+// line each, for a template that does not iterate over them. If the template fails, it is rendered
+// again with substitutes that simpler templates expect: "" for an absent content beside tool calls,
+// {} for arguments of a tool call that are not an object, and `system` for the role `developer`.
 //
-// The rendered prompt decides about roles: a developer's message whose content is not in it is
-// rendered again as one of `system`; for a message of another role than user and assistant it is an
-// invalid_argument that names the message.
+// The rendered prompt shows whether a role is supported: a developer's message whose content is
+// missing from it is rendered again as one of `system`; for a message of a role other than user and
+// assistant this is an invalid_argument that names the message.
 Result<std::string> render_conversation(const ChatTemplate& chat, const ChatInput& input,
                                         const RenderLimits& limits);
 

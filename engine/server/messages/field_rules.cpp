@@ -1,4 +1,4 @@
-// What the table of request fields says of a field, in words and as a JSON schema.
+// The rules of the table of request fields, as text and as JSON schemas.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -60,7 +60,7 @@ std::optional<std::int64_t> as_integer(const nlohmann::json& value) {
   if (value.is_number_integer()) return value.get<std::int64_t>();
   if (!value.is_number_float()) return std::nullopt;
   const double number = value.get<double>();
-  constexpr double kExact = 9007199254740992.0;  // 2^53: beyond it a double skips integers
+  constexpr double kExact = 9007199254740992.0;  // 2^53: a double skips integers above it
   if (!(std::abs(number) <= kExact) || number != std::trunc(number)) return std::nullopt;
   return static_cast<std::int64_t>(number);
 }

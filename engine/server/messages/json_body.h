@@ -1,4 +1,4 @@
-// A request's bytes as JSON, with every limit that a hostile body makes necessary.
+// Parses a request's bytes as JSON, with limits against hostile bodies.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,11 +8,11 @@
 
 namespace tandem {
 
-// Reads an object. 400 says what is wrong (encoding, syntax, depth, not an object) and where;
-// 413 that it holds more values than one request may (kMaxJsonTreeBytes).
+// Parses an object. A 400 names the error (encoding, syntax, depth, not an object) and its
+// position; a 413 means that it has more values than a request may have (kMaxJsonTreeBytes).
 MaybeError parse_json_body(std::string_view body, nlohmann::json& object);
 
-// Sets `value` if the object has the field and it is not null. 400 if it is no boolean.
+// Sets `value` if the object has the field and it is not null. A 400 if it is not a boolean.
 MaybeError take_bool(const nlohmann::json& object, const char* field, bool& value);
 
 }  // namespace tandem

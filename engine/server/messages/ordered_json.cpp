@@ -12,7 +12,8 @@ namespace tandem {
 using Json = nlohmann::ordered_json;
 
 std::optional<Json> parse_in_order(std::string_view text) {
-  // A body may bring many such texts, which its own bound takes for strings.
+  // Lower than the limit of the body, because a body may contain many such texts, which count as
+  // strings there.
   constexpr std::size_t kMaxTreeBytes = kMaxJsonTreeBytes / 8;
   if (nests_deeper_than(text, kMaxJsonDepth)) return std::nullopt;
   if (json_tree_bytes(text) > kMaxTreeBytes) return std::nullopt;

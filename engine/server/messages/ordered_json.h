@@ -1,4 +1,4 @@
-// JSON whose objects keep the order of their members, as templates print them.
+// JSON whose objects keep the order of their members, because templates print them in that order.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,16 +9,16 @@
 
 namespace tandem {
 
-// Nothing if the text is no JSON, nested more than kMaxJsonDepth deep, or of more values than one
-// text in a request may hold. Of members with the same name the last counts.
+// Nothing if the text is not JSON, nested deeper than kMaxJsonDepth, or has more values than one
+// text in a request may have. Of members with the same name the last is used.
 std::optional<nlohmann::ordered_json> parse_in_order(std::string_view text);
 
-// Of an object's text the members that are named; the others are passed over. Requires what
+// Returns the named members of an object's text and skips the others. Requires text that
 // parse_json_body accepts.
 nlohmann::ordered_json parse_members_in_order(std::string_view object,
                                               std::span<const std::string_view> names);
 
-// Adds a member that the object does not have, which is not checked.
+// Adds a member that the object must not have yet; this is not checked.
 void append_member(nlohmann::ordered_json& object, const std::string& name,
                    nlohmann::ordered_json value);
 

@@ -1,5 +1,6 @@
-// The table of what other servers' clients send and this server does not do. Its test lists vLLM's,
-// SGLang's, TGI's, llama.cpp's and Ollama's fields, each of which must be in some table.
+// The table of fields that clients of other servers send and that this server does not support. Its
+// test lists the fields of vLLM, SGLang, TGI, llama.cpp and Ollama, each of which must be in some
+// table.
 #include <string_view>
 
 #include "engine/server/messages/unsupported_fields.h"
@@ -16,7 +17,7 @@ constexpr const char* kLogprobs = "give 'logprobs'";
 constexpr const char* kMembers = "give its members in the request itself, by this server's names";
 
 const UnsupportedField kUnsupported[] = {
-    // OpenAI, and vLLM beside it.
+    // OpenAI's fields, and additional ones of vLLM.
     {.name = "functions", .accepted = "[[]]", .instead = "give 'tools'"},
     {.name = "function_call", .accepted = R"(["none", "auto"])", .instead = "give 'tool_choice'"},
     {.name = "suffix", .accepted = R"([""])"},
@@ -50,7 +51,7 @@ const UnsupportedField kUnsupported[] = {
     {.name = "vllm_xargs", .accepted = "[{}]"},
     {.name = "cache_salt"},
     {.name = "repetition_detection"},
-    // Objects of fields, where those are expected here in the request itself.
+    // Objects that contain fields which are expected here in the request itself.
     {.name = "extra_body",
      .instead = "give its members in the request itself, where the Python client puts them"},
     {.name = "options", .instead = kMembers},
@@ -59,7 +60,7 @@ const UnsupportedField kUnsupported[] = {
     {.name = "generation_config", .instead = kMembers},
     {.name = "generation_kwargs", .instead = kMembers},
     {.name = "gen_kwargs", .instead = kMembers},
-    // How long: TGI, transformers, SGLang, LMDeploy, llama.cpp, Ollama, KoboldCpp, Anthropic.
+    // Length limits: TGI, transformers, SGLang, LMDeploy, llama.cpp, Ollama, KoboldCpp, Anthropic.
     {.name = "max_new_tokens", .instead = kMaxTokens},
     {.name = "max_length", .instead = kMaxTokens},
     {.name = "max_output_tokens", .instead = kMaxTokens},
@@ -77,7 +78,7 @@ const UnsupportedField kUnsupported[] = {
     {.name = "prompt_truncate_len", .instead = kTruncate},
     {.name = "max_context_length", .instead = kTruncate},
     {.name = "n_indent", .accepted = "[0]"},
-    // Where the answer ends.
+    // Stop conditions.
     {.name = "stop_sequences", .instead = "give 'stop'"},
     {.name = "stop_sequence", .instead = "give 'stop'"},
     {.name = "stop_strings", .instead = "give 'stop'"},
@@ -92,7 +93,7 @@ const UnsupportedField kUnsupported[] = {
     {.name = "forced_bos_token_id"},
     {.name = "forced_eos_token_id"},
     {.name = "exponential_decay_length_penalty"},
-    // How tokens are drawn.
+    // Sampling.
     {.name = "sampling_seed", .instead = kSeed},
     {.name = "random_seed", .instead = kSeed},
     {.name = "sampler_seed", .accepted = "[-1]", .instead = kSeed},
@@ -169,7 +170,7 @@ const UnsupportedField kUnsupported[] = {
     {.name = "renormalize_logits", .accepted = "[false]"},
     {.name = "watermark", .accepted = "[false]"},
     {.name = "watermarking_config"},
-    // What the text must be.
+    // Constraints on the text.
     {.name = "structural_tag", .instead = kStructured},
     {.name = "grammar", .accepted = R"([""])", .instead = kStructured},
     {.name = "grammar_string", .instead = kStructured},
@@ -179,7 +180,7 @@ const UnsupportedField kUnsupported[] = {
     {.name = "grammar_triggers"},
     {.name = "grammar_lazy", .accepted = "[false]"},
     {.name = "format", .instead = "give 'response_format'"},
-    // What the prompt is.
+    // Contents of the prompt.
     {.name = "enable_thinking", .instead = kByTemplate},
     {.name = "thinking", .instead = kByTemplate},
     {.name = "think", .instead = kByTemplate},
@@ -220,7 +221,7 @@ const UnsupportedField kUnsupported[] = {
     {.name = "multimodal_data", .instead = "nothing but text is read"},
     {.name = "add_bos_token", .accepted = "[true]"},
     {.name = "extra_key"},
-    // What else the answer tells.
+    // Additional outputs.
     {.name = "return_logprob", .accepted = "[false]", .instead = kLogprobs},
     {.name = "n_probs", .accepted = "[0]", .instead = kLogprobs},
     {.name = "top_n_tokens", .accepted = "[0]", .instead = kLogprobs},
@@ -246,7 +247,7 @@ const UnsupportedField kUnsupported[] = {
     {.name = "reasoning_format", .accepted = R"(["none", "auto"])"},
 };
 
-// Of the last ones, those that are nothing by themselves: what they belong to is refused above.
+// Fields that have no effect on the answer, or none without another field, which is refused above.
 constexpr const char* kIgnored[] = {
     "store",
     "metadata",
@@ -269,7 +270,7 @@ constexpr const char* kIgnored[] = {
     "separate_reasoning",
     "stream_reasoning",
     "reasoning_in_content",
-    // Where and how it runs.
+    // Scheduling and placement.
     "id_slot",
     "slot_id",
     "n_keep",
@@ -297,7 +298,7 @@ constexpr const char* kIgnored[] = {
     "draft_model",
     "num_draft_tokens",
     "api_token",
-    // Of pictures and sounds, which are refused.
+    // Fields for images and audio, which are refused.
     "media_io_kwargs",
     "images_config",
     "max_dynamic_patch",

@@ -92,7 +92,7 @@ bool take_stream_options(const json& value, CompletionCall& call, std::string& /
   if (!take("include_usage", call.include_usage) || !take("continuous_usage_stats", in_each)) {
     return false;
   }
-  call.usage_in_each_chunk = call.include_usage && in_each;  // as vLLM
+  call.usage_in_each_chunk = call.include_usage && in_each;  // as in vLLM
   return true;
 }
 

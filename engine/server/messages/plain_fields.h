@@ -1,5 +1,5 @@
-// Fields of a request whose values are lists or objects, without a meaning beyond their parts:
-// prompts, stops, biases. Each function is a RequestField::take.
+// Request fields whose values are lists or objects of plain data: prompts, stops, biases. Each
+// function is a RequestField::take.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,7 +10,8 @@
 
 namespace tandem {
 
-// A list of token ids; false if it holds anything else. They need not be of the vocabulary.
+// Parses a list of token ids; false if it contains anything else. The ids are not checked against
+// the vocabulary.
 bool take_tokens(const nlohmann::json& list, std::vector<TokenId>& tokens);
 
 bool take_prompt(const nlohmann::json& value, CompletionCall& call, std::string& reason);

@@ -1,5 +1,5 @@
-// The options of completions and chat requests: one table that the parser obeys, the error
-// messages quote and /openapi.json prints.
+// The options of completions and chat requests, in one table that the parser, the error messages
+// and /openapi.json use.
 #pragma once
 
 #include <cstdint>
@@ -18,26 +18,26 @@
 namespace tandem {
 
 struct Prompt {
-  std::optional<std::string> text;  // else tokens
+  std::optional<std::string> text;  // set or else `tokens` is used
   std::vector<TokenId> tokens;
 };
 
-// A completions or chat request as its fields say it; not yet tokenized.
+// The fields of a completions or chat request, not tokenized yet.
 struct CompletionCall {
   bool chat = false;
-  std::string model;            // empty: the base
+  std::string model;            // empty: the base model
   std::vector<Prompt> prompts;  // completions
   ChatInput chat_input;         // chat
-  std::string chat_template;    // chat: the request's own; empty: it has none
-  // Chat: the adapter's own; null: it has none. Filled in when the adapter is known.
+  std::string chat_template;    // chat: from the request; empty: none
+  // Chat: from the adapter, set when the adapter is known; null: none.
   std::shared_ptr<const ChatTemplates> adapter_templates;
-  std::optional<bool> add_generation_prompt;  // chat: as asked
+  std::optional<bool> add_generation_prompt;  // chat: from the request
   ToolUse tool_use;                           // chat
-  GenerationRequest request;                  // all but adapter, prompt and max_tokens
-  std::string constraint_field;               // that the request's constraint is from; empty: none
-  std::vector<std::string> bad_words;         // not yet tokenized
+  GenerationRequest request;                  // except adapter, prompt and max_tokens
+  std::string constraint_field;               // that set the request's constraint; empty: none
+  std::vector<std::string> bad_words;         // not tokenized yet
   std::optional<std::int32_t> max_tokens;
-  // The last so many tokens of each prompt are taken; -1: as many as the context has room for.
+  // Truncates each prompt to its last tokens; -1: to as many as the context has room for.
   std::optional<std::int32_t> truncate_prompt_tokens;
   bool echo = false;
   bool stream = false;
@@ -51,7 +51,7 @@ struct CompletionCall {
 
 inline constexpr unsigned kCompletions = 1;
 inline constexpr unsigned kChat = 2;
-inline constexpr unsigned kTokenize = 4;  // of a conversation
+inline constexpr unsigned kTokenize = 4;  // for requests that render a conversation
 
 struct RequestField {
   enum class Kind { boolean, integer, number, text, other };
@@ -62,33 +62,35 @@ struct RequestField {
   // integer, number
   double min = 0;
   double max = 0;
-  bool above_min = false;  // min itself is out
-  // other: what is right, as in "must be ...", and its JSON schema
+  bool above_min = false;  // the range excludes min
+  // For kind `other`: the rule, as in "must be ...", and its JSON schema.
   const char* rule = "";
   const char* schema = "";
   const char* summary;
-  // Takes a value that the kind's check has passed (an integer as int64). Kind other: judges the
-  // value itself; false: it breaks the rule. `reason`, when set, is told with the rule.
+  // Takes a value that the kind's check has accepted (an integer as int64). For kind `other` it
+  // checks the value itself and returns false if it breaks the rule; `reason`, if set, is added to
+  // the rule in the error message.
   bool (*take)(const nlohmann::json& value, CompletionCall& call, std::string& reason) = nullptr;
-  // Instead, of what a template sees: the order of members counts. Judges the value itself.
+  // Used instead of `take` for values that templates see, in which the order of members matters.
+  // Checks the value itself.
   bool (*take_in_order)(nlohmann::ordered_json& value, ChatInput& chat,
                         std::string& reason) = nullptr;
-  // Instead, of what the text must be: likewise.
+  // Used instead of `take` for constraints, likewise.
   bool (*take_constraint)(const nlohmann::ordered_json& value, CompletionCall& call,
                           std::string& reason) = nullptr;
 
   bool reads_order() const { return take_in_order != nullptr || take_constraint != nullptr; }
 };
 
-// The bound of a field of 64 bits, which is compared as an integer.
+// The bound of 64-bit fields, which are compared as integers.
 inline constexpr double kMaxInt64 = 9223372036854775807.0;
 
 std::span<const RequestField> request_fields();
-// "a number from 0 to 2"
+// Returns, for example, "a number from 0 to 2".
 std::string rule_of(const RequestField& field);
 nlohmann::json schema_of(const RequestField& field);
 
-// A JSON number that is an integer (16 or 16.0) and fits; nothing otherwise.
+// Returns a JSON number that is an integer (16 or 16.0) and fits; nothing otherwise.
 std::optional<std::int64_t> as_integer(const nlohmann::json& value);
 
 }  // namespace tandem

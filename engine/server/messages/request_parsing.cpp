@@ -22,7 +22,8 @@ using nlohmann::json;
 using Ordered = nlohmann::ordered_json;
 using Kind = RequestField::Kind;
 
-// Of a request's own; published ones have up to 30 KB. Its tree takes a few hundred times as much.
+// The limit for a request's own template. Published templates have up to 30 KB, and a parsed
+// template takes a few hundred times its size.
 constexpr std::size_t kMaxTemplateBytes = 128U << 10;
 
 ApiError broken_rule(const RequestField& field, const std::string& reason) {
@@ -31,7 +32,7 @@ ApiError broken_rule(const RequestField& field, const std::string& reason) {
 }
 
 MaybeError take_field(const RequestField& field, const json& value, CompletionCall& call) {
-  json integer;  // what was written as 16.0
+  json integer;  // the value of a number written as 16.0
   bool good = true;
   std::string reason;
   if (field.kind == Kind::boolean) {
@@ -43,7 +44,8 @@ MaybeError take_field(const RequestField& field, const json& value, CompletionCa
     good = number <= field.max && (field.above_min ? number > field.min : number >= field.min);
   } else if (field.kind == Kind::integer) {
     const auto number = as_integer(value);
-    // Doubles hold the limits of 32 bits exactly, and those of 64 bits are int64's own.
+    // Doubles represent 32-bit limits exactly; the limits of 64-bit fields are those of int64
+    // itself.
     good = number && static_cast<double>(*number) >= field.min &&
            static_cast<double>(*number) <= field.max;
     if (good) integer = *number;
@@ -53,7 +55,7 @@ MaybeError take_field(const RequestField& field, const json& value, CompletionCa
   return broken_rule(field, reason);
 }
 
-// All fields of a call that the body has.
+// Takes all fields of a call that the body has.
 MaybeError take_fields(const json& body, unsigned where, const ConversationRules& rules,
                        CompletionCall& call) {
   std::vector<std::string_view> in_order;
@@ -85,7 +87,7 @@ MaybeError take_fields(const json& body, unsigned where, const ConversationRules
   return std::nullopt;
 }
 
-// What the template is to do; after the fields, which it may depend on.
+// Checks the options of the rendering, after the fields that they depend on.
 MaybeError check_conversation(const ConversationRules& rules, CompletionCall& call) {
   if (!call.chat) return std::nullopt;
   if (!call.chat_template.empty() && !rules.trust_chat_template) {
@@ -152,9 +154,9 @@ MaybeError check_ids(const std::vector<TokenId>& ids, const TextCodec& text, con
   return std::nullopt;
 }
 
-// The tokens of `word` inside a text with no space before it: tokenizers of SentencePiece's kind
-// put one before a text's first word, but none behind the end of a line. Empty: it has no such
-// tokens.
+// Returns the tokens of `word` in the middle of a text without a space before it.
+// SentencePiece-style tokenizers put a space before a text's first word, but not after a line
+// break, so the word is encoded after one. Empty: it cannot be isolated.
 Result<std::vector<TokenId>> encode_behind_line(const std::string& word, const TextCodec& text) {
   TANDEM_ASSIGN(const std::vector<TokenId> line, text.encode("\n", false));
   TANDEM_ASSIGN(std::vector<TokenId> both, text.encode("\n" + word, false));
@@ -164,8 +166,8 @@ Result<std::vector<TokenId>> encode_behind_line(const std::string& word, const T
   return both;
 }
 
-// Each word as the tokenizer writes it at the beginning of a text, behind a space, and behind the
-// end of a line. Tokens that end with those of another form need no ban of their own.
+// Encodes each word in the forms at the beginning of a text, after a space, and after a line break.
+// Forms that end with the tokens of another form need no ban of their own.
 MaybeError encode_bad_words(const CompletionCall& call, const TextCodec& text,
                             std::vector<std::vector<TokenId>>& words) {
   for (const std::string& word : call.bad_words) {
@@ -189,9 +191,9 @@ MaybeError encode_bad_words(const CompletionCall& call, const TextCodec& text,
   return std::nullopt;
 }
 
-constexpr std::int32_t kCompletionsDefault = 16;  // new tokens: OpenAI's
+constexpr std::int32_t kCompletionsDefault = 16;  // OpenAI's default for new tokens
 
-// Keeps the prompt's last tokens, as asked.
+// Truncates the prompt to its last tokens if the request asks for it.
 MaybeError truncate(const CompletionCall& call, std::int32_t max_model_len,
                     std::vector<TokenId>& prompt) {
   if (!call.truncate_prompt_tokens) return std::nullopt;
@@ -215,7 +217,7 @@ MaybeError truncate(const CompletionCall& call, std::int32_t max_model_len,
 }  // namespace
 
 void warn_unknown_field(std::string_view call, std::string_view field) {
-  constexpr std::size_t kMaxNames = 256;  // names come from clients
+  constexpr std::size_t kMaxNames = 256;  // a limit, because names come from clients
   constexpr std::size_t kMaxNameBytes = 64;
   static std::mutex mutex;
   static std::set<std::string, std::less<>> warned;
@@ -224,7 +226,7 @@ void warn_unknown_field(std::string_view call, std::string_view field) {
     if (warned.size() >= kMaxNames || !warned.emplace(field.substr(0, kMaxNameBytes)).second)
       return;
   }
-  // As JSON, so that a name cannot write lines of its own into the log.
+  // Escaped as JSON, so that a name cannot inject lines into the log.
   const json name = std::string(field.substr(0, kMaxNameBytes));
   log::warning("{}: the unknown field {} is ignored (said once)", call,
                name.dump(-1, ' ', true, json::error_handler_t::replace));
@@ -268,7 +270,7 @@ MaybeError check_context(std::size_t num_tokens, bool no_new_tokens, std::int32_
   if (num_tokens <= limit) return std::nullopt;
   return ApiError{
       400,
-      // Clients know the error by its first words, which are OpenAI's.
+      // Clients recognize the error by the beginning of OpenAI's message.
       fmt::format(
           "This model's maximum context length is {} tokens, answer included. However, '{}' "
           "has {} tokens: shorten it, or cut it by 'truncate_prompt_tokens'",

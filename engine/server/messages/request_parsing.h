@@ -1,4 +1,5 @@
-// A JSON body -> a checked request: the table of request_fields.h applied, then what spans fields.
+// Converts a JSON body to checked requests: applies the table of request_fields.h, then the checks
+// that involve several fields.
 #pragma once
 
 #include <cstdint>
@@ -12,39 +13,39 @@
 
 namespace tandem {
 
-// What a conversation's fields are read by.
+// Options for parsing a conversation's fields.
 struct ConversationRules {
-  // The body's own: they keep the order of members, which templates print and `body` has lost.
-  // Empty: there are none.
+  // The bytes of the body, which keep the order of members that `body` has lost and that templates
+  // print. Empty: there are none.
   std::string_view bytes;
-  bool trust_chat_template = false;  // requests may bring their own
+  bool trust_chat_template = false;  // requests may contain their own template
 };
 
-// A call's fields; what `call` says of sampling is kept where the body says nothing. A known field
-// with a bad value is an error that names the field and its range,
-// a field that would change the answer and is not supported one that says so; null means the
-// default. An unknown field is ignored, with one warning in the log per name.
+// Parses a call's fields. Sampling parameters that the body does not set keep their values in
+// `call`. A known field with an invalid value is an error that names the field and its range; an
+// unsupported field that would change the answer is an error, too. Null means the default. An
+// unknown field is ignored, with one warning in the log per name.
 MaybeError parse_call(const nlohmann::json& body, bool chat, std::int32_t max_sequences,
                       CompletionCall& call, const ConversationRules& rules = {});
-// The conversation alone, of /tokenize; passes over all other fields.
+// Parses only the fields of the conversation, for /tokenize, and ignores all others.
 MaybeError parse_conversation(const nlohmann::json& body, const ConversationRules& rules,
                               CompletionCall& call);
 
-// What a checkpoint asks for where requests say nothing, read as the request's field of this name
-// would be, which there must be.
+// Applies a checkpoint's default for a sampling parameter, parsed like the request field of this
+// name, which must exist.
 MaybeError take_sampling_default(std::string_view name, const nlohmann::json& value,
                                  SamplingParams& sampling);
 
-// One request per prompt, adapter not yet named. Tokenizes, renders the chat, checks ids and the
-// context length, and fills in max_tokens.
+// Makes one request per prompt, without the adapter's name. Tokenizes, renders the chat, checks ids
+// and the context length, and sets max_tokens.
 MaybeError make_requests(const CompletionCall& call, const TextCodec& text,
                          std::int32_t max_model_len, std::vector<GenerationRequest>& requests);
 
-// 400 with both numbers, when `num_tokens` leave no room for one more (or, with `no_new_tokens`,
-// do not fit themselves).
+// A 400 with both numbers if `num_tokens` leave no room for another token (or, with
+// `no_new_tokens`, do not fit themselves).
 MaybeError check_context(std::size_t num_tokens, bool no_new_tokens, std::int32_t max_model_len,
                          std::string_view param);
-// The chat's tokens. 400 when the checkpoint has no template or the template says no.
+// Returns the chat's tokens. A 400 if the checkpoint has no template or the template fails.
 MaybeError encode_chat(const CompletionCall& call, const TextCodec& text,
                        std::vector<TokenId>& tokens);
 

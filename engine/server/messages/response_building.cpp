@@ -41,7 +41,7 @@ HttpResponse text_response(std::string text) {
 }
 
 std::string random_id(std::string_view prefix) {
-  // Of the thread, so that connections need no lock for an id; each has a seed of its own.
+  // One generator per thread, with its own seed, so that ids need no lock.
   thread_local std::mt19937_64 generator = [] {
     std::random_device device;
     std::seed_seq seed{device(), device(), device(), device()};
@@ -103,7 +103,7 @@ json tandem_json(std::span<const GenerationStats> stats) {
           {"cpu_layers", cpu_layers}};
 }
 
-// Special tokens add no bytes to the text; their name stands for them.
+// Special tokens add no bytes to the text; their name is used instead.
 std::string TokenTexts::bytes_of(TokenId id) const {
   if (is_special(id)) return text_->id_to_token(id);
   return begins_text_ ? text_->first_token_bytes(id) : text_->token_bytes(id);
@@ -128,7 +128,7 @@ json ChatLogprobs::format(std::span<const TokenLogprob> tokens) {
   return {{"content", std::move(content)}};
 }
 
-// A token that is not whole characters is told byte by byte, as OpenAI does: "bytes:\xe2\x82".
+// A token that is not whole characters is written as bytes, as in OpenAI's API: "bytes:\xe2\x82".
 std::string CompletionLogprobs::token_text(TokenId id, std::size_t& characters) const {
   std::string bytes = texts_.bytes_of(id);
   characters = count_characters(bytes);
@@ -145,7 +145,7 @@ json CompletionLogprobs::format(std::span<const TokenLogprob> prompt,
   json logprobs = json::array();
   json tops = json::array();
   json offsets = json::array();
-  // Where memory runs out on the way; else they are given away.
+  // Frees them without recursion if memory runs out below; otherwise they are moved away.
   const EmptiedFromLeaves texts_at_end(texts);
   const EmptiedFromLeaves logprobs_at_end(logprobs);
   const EmptiedFromLeaves tops_at_end(tops);
@@ -172,7 +172,7 @@ json CompletionLogprobs::format(std::span<const TokenLogprob> prompt,
     for (const TokenLogprob& token : part) {
       json top = json::object();
       std::size_t ignored = 0;
-      // Two tokens may have one text; the likelier, which comes first, is told.
+      // If two tokens have the same text, the likelier one, which comes first, is used.
       for (const auto& [id, logprob] : token.top) top.emplace(token_text(id, ignored), logprob);
       top.emplace(token_text(token.token, ignored), token.logprob);
       add(token.token, token.logprob, std::move(top));

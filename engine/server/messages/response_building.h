@@ -1,4 +1,4 @@
-// The pieces that OpenAI's responses are made of.
+// The building blocks of OpenAI's responses.
 #pragma once
 
 #include <cstdint>
@@ -13,30 +13,31 @@
 
 namespace tandem {
 
-// One line; what is not UTF-8 becomes U+FFFD.
+// Serializes on one line; invalid UTF-8 becomes U+FFFD.
 std::string dump(const nlohmann::json& value);
 HttpResponse json_response(const nlohmann::json& value, int status = 200);
 HttpResponse text_response(std::string text);
 
-// prefix + 24 random hexadecimal digits.
+// Returns prefix + 24 random hexadecimal digits.
 std::string random_id(std::string_view prefix);
 std::int64_t unix_seconds();
 
-// "stop", "length"; null while it runs. Requires neither cancelled nor failed.
+// "stop", "length"; null while the generation runs. Requires a reason that is neither cancelled nor
+// failed.
 nlohmann::json finish_reason_json(FinishReason reason);
-// Over the generations of one call: sums, and for `tandem` the earliest first token, the longest
-// queueing, and the first adapter tier.
+// Aggregates over the generations of one call: sums, and for `tandem` the earliest first token, the
+// longest queueing time, and the first adapter tier.
 nlohmann::json usage_json(std::span<const GenerationStats> stats);
 nlohmann::json tandem_json(std::span<const GenerationStats> stats);
 
-// The texts of tokens of one choice, in order. One thread at a time; `text` must outlive it.
+// The texts of the tokens of one choice, in order. Not thread-safe; `text` must outlive it.
 class TokenTexts {
  public:
-  // `begins_text`: nothing stands before the first of them.
+  // `begins_text`: the first token begins a text.
   TokenTexts(const TextCodec& text, bool begins_text) : text_(&text), begins_text_(begins_text) {}
-  // The bytes that the token adds if it comes next; a special one's name.
+  // Returns the bytes that the token would add as the next one; for a special token its name.
   std::string bytes_of(TokenId id) const;
-  // It comes.
+  // Advances past the token.
   void pass(TokenId id) { begins_text_ = begins_text_ && is_special(id); }
   void begin() { begins_text_ = false; }
 
@@ -47,8 +48,8 @@ class TokenTexts {
   bool begins_text_;
 };
 
-// Chat's log probabilities of a choice, part by part:
-// {"content": [{"token", "logprob", "bytes", "top_logprobs"}]}.
+// The log probabilities of a choice in chat, part by part: {"content": [{"token", "logprob",
+// "bytes", "top_logprobs"}]}.
 class ChatLogprobs {
  public:
   explicit ChatLogprobs(TokenTexts texts) : texts_(texts) {}
@@ -60,15 +61,16 @@ class ChatLogprobs {
   TokenTexts texts_;
 };
 
-// Completions' log probabilities, four lists: tokens, token_logprobs, top_logprobs, text_offset.
-// Keeps the offset (in characters, from the start of the choice's text) from chunk to chunk.
+// The log probabilities of a choice in completions, four lists: tokens, token_logprobs,
+// top_logprobs, text_offset. Keeps the offset (in characters, from the start of the choice's text)
+// from chunk to chunk.
 class CompletionLogprobs {
  public:
   explicit CompletionLogprobs(TokenTexts texts) : texts_(texts) {}
-  // Of an echoed prompt, then of the tokens after it. `first_without`: before them a token (an
-  // echoed prompt's first) that has no log probability. `shown`: the text that they stand in; a
-  // first token that does not begin it, as one that the tokenizer put before a prompt, takes no
-  // room there.
+  // Formats those of an echoed prompt, then those of the tokens after it. `first_without` is a
+  // token before them without a log probability (the first of an echoed prompt). `shown` is the
+  // text that contains them; a first token that is not at its beginning, such as one that the
+  // tokenizer added before a prompt, has length zero.
   nlohmann::json format(std::span<const TokenLogprob> prompt, std::span<const TokenLogprob> tokens,
                         const TokenId* first_without, std::string_view shown);
 

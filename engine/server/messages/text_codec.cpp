@@ -14,8 +14,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Keeps special tokens in contents from being any. A code point that is no character: no text needs
-// it, and one that has it loses it.
+// The breaker that keeps special tokens in contents from being recognized. U+FDD1 is a
+// noncharacter, which texts do not need; those in a text are lost.
 constexpr std::string_view kBreaker = "\xEF\xB7\x91";  // U+FDD1
 
 Json with_broken_tokens(const Tokenizer& tokenizer, const Json& value) {

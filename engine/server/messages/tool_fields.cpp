@@ -11,7 +11,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// OpenAI's, but for the bytes: a schema becomes a grammar.
+// OpenAI's limits, except for the bytes, which are limited because a schema becomes a grammar.
 constexpr std::size_t kMaxTools = 128;
 constexpr std::size_t kMaxToolName = 64;
 constexpr std::size_t kMaxToolBytes = 256U << 10;
@@ -31,13 +31,13 @@ bool is_tool_name(std::string_view name) {
          std::all_of(name.begin(), name.end(), allowed);
 }
 
-// The function that a tool is, or that it holds.
+// Returns the function that a tool contains, or the tool itself.
 const OrderedJson& function_of(const OrderedJson& tool) {
   const OrderedJson* function = find_value(tool, "function");
   return function == nullptr ? tool : *function;
 }
 
-// What is wrong with a function; empty: nothing.
+// Returns the error in a function; empty if there is none.
 std::string fault_of(const OrderedJson& function) {
   if (!function.is_object()) return "'function' must be an object";
   const OrderedJson* name = find_value(function, "name");

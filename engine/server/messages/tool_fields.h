@@ -1,4 +1,4 @@
-// The fields of a chat request about tools: what the model may call, and whether it must.
+// The fields of a chat request about tools: which ones the model may call, and whether it must.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,13 +9,13 @@
 
 namespace tandem {
 
-// A list of OpenAI's tools or of functions themselves, for the template. False: it breaks the
-// field's rule; `reason`, when set, says how.
+// Takes a list of OpenAI's tools, or of bare functions, for the template. False: it breaks the
+// field's rule; `reason`, if set, says how.
 bool take_tools(nlohmann::ordered_json& value, ChatInput& chat, std::string& reason);
 bool take_tool_choice(const nlohmann::json& value, CompletionCall& call, std::string& reason);
 
-// After the fields: tool_use gets the functions that take_tools() gave to the template, and a
-// choice of a tool must have one to choose.
+// Called after all fields: copies the functions that take_tools() passed to the template to
+// tool_use, and checks that a chosen tool exists.
 MaybeError check_tools(CompletionCall& call);
 
 }  // namespace tandem

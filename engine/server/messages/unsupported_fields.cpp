@@ -31,7 +31,8 @@ bool is_empty(const json& value) {
          (value.is_string() && value.get_ref<const std::string&>().empty());
 }
 
-// What another kind of call would obey: left out by most who set all fields there are.
+// True for values without effect in fields of another kind of call, because many clients set every
+// field.
 bool asks_for_nothing(const json& value) {
   return value == false || is_empty(value);
 }
@@ -43,8 +44,8 @@ char lower(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
 }
 
-// "max_tokens" of "maxTokens": clients in other languages write names in their own way. Without
-// what tells the ways apart: "maxtokens".
+// Returns the lower-case letters of a name without separators, "maxtokens" for both "max_tokens"
+// and "maxTokens", because clients in other languages use other conventions.
 std::string letters_of(std::string_view name) {
   std::string letters;
   for (const char c : name) {
@@ -53,7 +54,8 @@ std::string letters_of(std::string_view name) {
   return letters;
 }
 
-// Whether a word of the name begins so: "lora_path", "my_adapter", "useLora", not "exploration".
+// Whether a word of the name begins with `word`: "lora" is in "lora_path" and "useLora", not in
+// "exploration".
 bool has_word(std::string_view name, std::string_view word) {
   for (std::size_t at = 0; at + word.size() <= name.size(); ++at) {
     const bool begins = at == 0 || !is_letter(name[at - 1]) ||
@@ -64,8 +66,8 @@ bool has_word(std::string_view name, std::string_view word) {
   return false;
 }
 
-// There are more names for it than a table would hold, and whoever gives one must not be answered
-// by the base.
+// Any such name counts, because there are more than a table could list, and a request that names an
+// adapter must not be answered by the base.
 bool names_an_adapter(std::string_view name) {
   return has_word(name, "lora") || has_word(name, "adapter");
 }
@@ -85,7 +87,7 @@ const UnsupportedField* find_unsupported(const std::string& name, unsigned where
   return found == end ? nullptr : found->second;
 }
 
-// A field of this server's, in another way of writing; null: there is none.
+// Finds the field of this server that matches in another spelling; null if there is none.
 const RequestField* find_rewritten(const std::string& name) {
   const std::string letters = letters_of(name);
   const auto fields = request_fields();
@@ -96,7 +98,7 @@ const RequestField* find_rewritten(const std::string& name) {
 
 MaybeError check_other_field(const std::string& name, const json& value, unsigned where,
                              std::int32_t n) {
-  constexpr std::size_t kMaxNameBytes = 64;  // longer ones are nobody's
+  constexpr std::size_t kMaxNameBytes = 64;  // longer names match no field
   const char* const call = where == kChat ? "chat" : "completions";
   if (name.size() > kMaxNameBytes) {
     warn_unknown_field(call, name);

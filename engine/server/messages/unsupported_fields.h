@@ -1,6 +1,6 @@
-// What requests may say by other servers' interfaces and this one does not do: ignored in silence,
-// a field that changes the answer would be a wrong answer. Beside request_fields.h, whose fields
-// are obeyed. Names count however they are written: "maxTokens" is max_tokens.
+// Fields of other servers' interfaces that this server does not support. A field that changes the
+// answer must not be ignored silently, since the answer would be wrong. The supported fields are in
+// request_fields.h. Names match in any convention: "maxTokens" is max_tokens.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,23 @@
 
 namespace tandem {
 
-// Would change the answer.
+// A field that would change the answer.
 struct UnsupportedField {
   const char* name;
   unsigned where = kCompletions | kChat;
-  const char* accepted = "[]";  // a JSON list: values that ask for nothing, as empty ones do
-  bool accepts_n = false;       // and the value of `n`
-  const char* instead = "";     // what does the same here
+  const char* accepted = "[]";  // a JSON list of values without effect, in addition to empty ones
+  bool accepts_n = false;       // the value of `n` has no effect either
+  const char* instead = "";     // the equivalent here
 };
 
 std::span<const UnsupportedField> unsupported_fields();
-// Any value, as none changes the answer.
+// Fields that do not change the answer, with any value.
 std::span<const char* const> ignored_fields();
 nlohmann::json schema_of(const UnsupportedField& field);
 
-// 400 for a field that the call does not do, that is another call's, or that names an adapter
-// otherwise than 'model' does, by whatever name. `where` is kCompletions or kChat; `n` the call's.
-// Names that nobody knows go to the log (warn_unknown_field).
+// A 400 for a field that is not supported, that belongs to another kind of call, or that names an
+// adapter in a way other than 'model'. `where` is kCompletions or kChat; `n` is the call's. Unknown
+// names are logged (warn_unknown_field).
 MaybeError check_other_fields(const nlohmann::json& body, unsigned where, std::int32_t n);
 
 }  // namespace tandem

@@ -12,7 +12,7 @@ constexpr std::size_t kMaxNameBytes = 256;
 constexpr std::array<std::string_view, 5> kMembers = {"name", "arguments", "parameters", "type",
                                                       "id"};
 
-// What a string's bytes between its quotes say; nothing if they are no JSON.
+// Decodes the raw bytes of a JSON string; nothing if they are invalid.
 std::optional<std::string> decode(const std::string& raw) {
   const auto text = nlohmann::json::parse('"' + raw + '"', nullptr, false);
   if (!text.is_string()) return std::nullopt;
@@ -52,7 +52,7 @@ CallObject::Step CallObject::read(char c, ParsedText& out) {
     case State::first_key:
     case State::next_key:
       if (is_json_space(c)) return Step::more;
-      if (c != '"') return Step::refused;  // of an empty object, too: that is no call
+      if (c != '"') return Step::refused;  // this includes an empty object, which is not a call
       value_.clear();
       state_ = State::key;
       return Step::more;
@@ -78,7 +78,7 @@ CallObject::Step CallObject::read(char c, ParsedText& out) {
     case State::plain:
       if (c == ',' || c == '}' || is_json_space(c)) {
         const Step step = end_value(out);
-        return step == Step::refused ? step : read(c, out);  // once: the value has ended
+        return step == Step::refused ? step : read(c, out);  // one recursion: the value has ended
       }
       if (c == '"' || c == '{' || c == '[' || c == ']' || c == ':') return Step::refused;
       if (member_ == Member::arguments) value_ += c;
@@ -95,7 +95,7 @@ CallObject::Step CallObject::read(char c, ParsedText& out) {
 }
 
 CallObject::Step CallObject::end_key() {
-  // The first of two counts.
+  // If a member occurs twice, the first one is used.
   if (value_ == "name" && name_.empty()) {
     member_ = Member::name;
   } else if ((value_ == "arguments" || value_ == "parameters") && !has_arguments_) {
@@ -146,7 +146,7 @@ CallObject::Step CallObject::end_value(ParsedText& out) {
   return bare_ ? Step::done : Step::more;
 }
 
-// Arguments that are no object as they stand.
+// Converts arguments that are not written as an object.
 bool CallObject::take_argument_text(bool plain) {
   if (plain) {
     arguments_ = "{}";

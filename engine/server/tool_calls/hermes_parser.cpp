@@ -1,4 +1,4 @@
-// <tool_call>{..}</tool_call>, several, with text around them.
+// Parses any number of <tool_call>{..}</tool_call> with text around them.
 #include <utility>
 
 #include "engine/server/tool_calls/parsers.h"

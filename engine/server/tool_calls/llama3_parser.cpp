@@ -1,4 +1,4 @@
-// {..}; {..} at the beginning of an answer or behind <|python_tag|>.
+// Parses {..}; {..} at the beginning of an answer or after <|python_tag|>.
 #include "engine/server/tool_calls/parsers.h"
 
 namespace tandem {
@@ -54,7 +54,7 @@ void Llama3Parser::read_text(char c) {
   state_ = State::before;
 }
 
-// A separator behind which nothing comes is the calls'.
+// A trailing separator belongs to the calls.
 void Llama3Parser::end() {
   if (state_ == State::between) call().held.clear();
 }

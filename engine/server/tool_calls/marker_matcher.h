@@ -1,4 +1,4 @@
-// Finds markers in a text that comes byte by byte.
+// Finds markers in a text that arrives byte by byte.
 #pragma once
 
 #include <cstddef>
@@ -9,24 +9,24 @@
 
 namespace tandem {
 
-// Requires that a marker's first byte comes nowhere else in any of them: then what fails to match
-// holds the beginning of no other match but at its last byte, and matching takes linear time.
+// Requires that the first byte of a marker occurs nowhere else in any marker. A failed match can
+// then contain the beginning of another one only at its last byte, and matching takes linear time.
 class MarkerMatcher {
  public:
   explicit MarkerMatcher(std::span<const char* const> markers)
       : markers_(markers.begin(), markers.end()) {}
 
-  // The marker that `c` ends. Else nothing, and what is certain to be no part of one goes to
-  // `text`.
+  // Returns the marker that `c` completes. Otherwise nothing, and bytes that certainly belong to no
+  // marker are appended to `text`.
   std::optional<std::size_t> push(char c, std::string& text);
-  // What was held back, at the end of the text.
+  // Returns the held-back bytes at the end of the text.
   std::string flush();
 
  private:
   bool begins_marker(const std::string& text) const;
 
   std::vector<std::string> markers_;
-  std::string held_;  // the beginning of a marker
+  std::string held_;  // an incomplete marker
 };
 
 }  // namespace tandem

@@ -1,4 +1,5 @@
-// [TOOL_CALLS][{..}, {..}], or [TOOL_CALLS]name{..}, perhaps with [CALL_ID]id and [ARGS] between.
+// Parses [TOOL_CALLS][{..}, {..}], or [TOOL_CALLS]name{..} with optional [CALL_ID]id and [ARGS] in
+// between.
 #include <utility>
 
 #include "engine/server/tool_calls/parsers.h"
@@ -6,11 +7,11 @@
 namespace tandem {
 namespace {
 
-// By their places in markers_of().
+// Indexes into markers_of().
 constexpr std::size_t kToolCalls = 0;
 constexpr std::size_t kArgs = 1;
 
-constexpr std::size_t kMaxWordBytes = 256;  // of a name, of an id
+constexpr std::size_t kMaxWordBytes = 256;  // limit for a name and for an id
 
 bool in_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
@@ -84,7 +85,7 @@ void MistralParser::read_name(char c) {
   read_word(c);
 }
 
-// Between a name and its arguments.
+// Reads a byte between a name and its arguments.
 void MistralParser::read_word(char c) {
   std::string text;
   if (const auto marker = find_marker(c, text)) {
@@ -97,7 +98,7 @@ void MistralParser::read_word(char c) {
     id_bytes_ = 0;
     return;
   }
-  for (const char each : text) take_word(each);  // several when a marker broke off
+  for (const char each : text) take_word(each);  // several bytes after an incomplete marker
 }
 
 void MistralParser::take_word(char c) {
@@ -147,7 +148,7 @@ void MistralParser::read_text(char c) {
   out().content(shown(*marker));
 }
 
-// What a list that was not ended leaves is the calls'.
+// The held-back rest of an unfinished list belongs to the calls.
 void MistralParser::end() {
   if (state_ == State::between || (state_ == State::element && in_list_)) call().held.clear();
 }

@@ -7,13 +7,13 @@
 namespace tandem {
 namespace {
 
-// Longer runs are meant; and what is held is bounded.
+// Longer runs of white space are intended output, and the held-back text must be bounded.
 constexpr std::size_t kMaxSpace = 256;
 
 }  // namespace
 
 void ParsedText::flush_space() {
-  // Between the calls at the beginning and the text behind them.
+  // White space between leading calls and the text after them is dropped.
   if (num_calls_ > 0 && !has_text_) space_.clear();
   delta_.content += space_;
   space_.clear();

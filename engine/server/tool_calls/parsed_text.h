@@ -1,4 +1,4 @@
-// What a tool parser says: collected from push to push, with the white space around calls left out.
+// Collects the output of a tool parser from push to push, without the white space around calls.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ class ParsedText {
  public:
   void content(std::string_view text);
   void start_call(std::string name);
-  // Requires a call; of the one that was started last.
+  // Requires a call; adds to the last one started.
   void arguments(std::string_view text);
   std::int32_t num_calls() const { return num_calls_; }
 
@@ -23,12 +23,12 @@ class ParsedText {
   void flush_space();
 
   ParsedDelta delta_;
-  std::string space_;  // the last of the content so far: nothing, if calls are all that follows
+  std::string space_;  // white space at the end of the content; dropped if only calls follow
   bool has_text_ = false;
   std::int32_t num_calls_ = 0;
 };
 
-// JSON's, and what is left out around calls.
+// JSON's white space, which is dropped around calls.
 constexpr bool is_json_space(char c) {
   return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }

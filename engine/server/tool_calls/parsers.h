@@ -1,5 +1,5 @@
-// The parsers of tool_parser.h, and what they share: text with markers in it, and one call at a
-// time that is read or held back.
+// The parsers behind tool_parser.h, and their common base: it finds markers in the text and parses
+// or holds back one call at a time.
 #pragma once
 
 #include <cstddef>
@@ -26,22 +26,22 @@ class TextParser : public ToolParser {
 
  protected:
   virtual void read(char c) = 0;
-  // Drops what is held back and yet no content, at the end of the text.
+  // Called at the end of the text; drops held-back text that is not content.
   virtual void end() {}
 
   ParsedText& out() { return out_; }
   CallObject& call() { return call_; }
-  // The marker that `c` ends, by its place in markers_of(). Else nothing; `text` gets what is
-  // certain to be none, or, without it, content does.
+  // Returns the marker that `c` completes, as an index into markers_of(). Otherwise nothing; bytes
+  // that certainly belong to no marker go to `text` or, in the overload without it, to the content.
   std::optional<std::size_t> find_marker(char c, std::string& text) {
     return markers_.push(c, text);
   }
   std::optional<std::size_t> find_marker(char c);
-  // What content has of a marker.
+  // Returns the text of a marker as content; empty for a hidden marker.
   std::string shown(std::size_t marker) const;
-  // White space goes to what is held, as long as there is room.
+  // Adds white space to the held-back text while there is room.
   bool hold_space(char c);
-  // What is held becomes content.
+  // Makes the held-back text content.
   void release();
 
  private:
@@ -61,7 +61,7 @@ class HermesParser final : public TextParser {
   void read_text(char c);
 
   State state_;
-  bool closes_ = false;  // the closing tag of a call has not come yet
+  bool closes_ = false;  // a call's closing tag is still missing
 };
 
 class Llama3Parser final : public TextParser {
@@ -80,7 +80,7 @@ class Llama3Parser final : public TextParser {
   State state_ = State::start;
 };
 
-// Of Mistral's format, and of a list alone.
+// For Mistral's format, and for a bare list.
 class MistralParser final : public TextParser {
  public:
   explicit MistralParser(const ToolParserOptions& options);

@@ -9,12 +9,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// How a format writes calls: as models of the family are taught to, so that a grammar leads them
-// where they would go.
+// The exact syntax of calls per format, as the models of the family are trained to write it, so
+// that a grammar does not force unlikely tokens.
 struct Layout {
   const char* list_begin;
   const char* call_begin;
-  const char* arguments;  // the member's name
+  const char* arguments;  // name of the member
   const char* call_end;
   const char* separator;
   const char* list_end;
@@ -35,7 +35,7 @@ Layout layout_of(ToolFormat format) {
   return {"[", "", "parameters", "", ", ", "]"};
 }
 
-// Each tag's schema is a root of its own, so that "#/$defs/.." leads where it did.
+// The schema of a tag is its own root, so that "#/$defs/.." still resolves.
 Json schema_of(const ToolFunction& tool) {
   if (!tool.parameters.is_object() || tool.parameters.empty()) {
     return {{"type", "object"}, {"properties", Json::object()}};
@@ -43,7 +43,7 @@ Json schema_of(const ToolFunction& tool) {
   if (tool.parameters.contains("type")) return tool.parameters;
   Json schema = {{"type", "object"}};
   for (const auto& [name, value] : tool.parameters.items()) {
-    // operator[] would look through all members for each.
+    // operator[] would search all members for each.
     schema.get_ref<Json::object_t&>().emplace_back(name, value);
   }
   return schema;
@@ -61,7 +61,7 @@ Json tag_of(const ToolFunction& tool, const Layout& layout) {
       {"end", std::string("}") + layout.call_end}};
 }
 
-// Calls of any of the tools, or of the named one.
+// The grammar of calls to any of the tools, or to the named one.
 Json calls_of(const ToolUse& use, const Layout& layout) {
   const bool named = use.choice.kind == ToolChoice::Kind::named;
   Json tags = Json::array();
@@ -86,7 +86,7 @@ TextConstraint as_tag(Json format) {
           root.dump(-1, ' ', false, Json::error_handler_t::replace)};
 }
 
-// A constraint as a structural tag's format; null: it is none that can be read.
+// Converts a constraint to the format of a structural tag; null if it cannot be parsed.
 Json format_of(const TextConstraint& text) {
   using Kind = TextConstraint::Kind;
   switch (text.kind) {
@@ -125,10 +125,10 @@ TextConstraint tool_constraint(const ToolUse& use, ToolFormat format) {
 
 TextConstraint text_or_calls(const TextConstraint& text, const ToolUse& use, ToolFormat format) {
   if (text.kind == TextConstraint::Kind::none || format == ToolFormat::none) return text;
-  constexpr int kMostDepth = kMaxJsonDepth - 8;  // the calls stand around it
+  constexpr int kMostDepth = kMaxJsonDepth - 8;  // leaves room for the calls around it
   if (nests_deeper_than(text.text, kMostDepth)) return text;
   Json format_of_text = format_of(text);
-  if (format_of_text.is_null()) return text;  // whoever compiles it says what is wrong with it
+  if (format_of_text.is_null()) return text;  // its compiler reports the error
   Layout layout = layout_of(format);
   if (format == ToolFormat::mistral) layout.list_begin = "[TOOL_CALLS][";
   return as_tag({{"type", "or"}, {"elements", {std::move(format_of_text), calls_of(use, layout)}}});

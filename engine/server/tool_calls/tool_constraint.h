@@ -1,4 +1,4 @@
-// What a request says of tools, and the grammar that makes an answer call one of them.
+// A request's tool choice, and the grammar that forces an answer to call a tool.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,16 +13,16 @@ namespace tandem {
 
 struct ToolFunction {
   std::string name;
-  nlohmann::ordered_json parameters;  // the JSON schema of an object; null: it has none
-  bool strict = false;  // what cannot be enforced of it is an error, and is else left out
+  nlohmann::ordered_json parameters;  // a JSON schema of an object; null: none
+  bool strict = false;                // unenforceable parts are an error, else they are left out
 };
 
 struct ToolChoice {
   enum class Kind {
-    automatic,  // the model's
-    none,       // text is text
-    required,   // some tool, at least one call
-    named,      // this tool, one call
+    automatic,  // the model decides
+    none,       // calls are not parsed
+    required,   // at least one call of any tool
+    named,      // one call of this tool
   };
   Kind kind = Kind::automatic;
   std::string name;
@@ -31,25 +31,26 @@ struct ToolChoice {
 struct ToolUse {
   std::vector<ToolFunction> tools;
   ToolChoice choice;
-  bool parallel = true;  // more than one call in an answer
+  bool parallel = true;  // an answer may have several calls
 
   bool is_enforced() const {
     return choice.kind == ToolChoice::Kind::required || choice.kind == ToolChoice::Kind::named;
   }
 };
 
-// The format in which calls of `use` are read, `served` being the model's own: `json` where calls
-// are enforced and the model has none, `none` where nothing is read.
+// Returns the format for parsing calls; `served` is the model's own. `json` if calls are enforced
+// and the model has no format, `none` if calls are not parsed.
 ToolFormat format_of(const ToolUse& use, ToolFormat served);
 
-// The text that an enforced choice leaves: calls in `format` and nothing else. Markers that
-// tokenizers have as special tokens are no text, so they are left out: behind begins_with_call().
-// Of no kind if nothing is enforced.
+// Returns the constraint of an enforced choice: calls in `format` and nothing else. It leaves out a
+// leading marker that tokenizers have as a special token, because special tokens are not text; see
+// begins_with_call(). Kind `none` if nothing is enforced.
 TextConstraint tool_constraint(const ToolUse& use, ToolFormat format);
-// Where the choice is the model's and another field says what the text must be: that, or calls and
-// nothing else. `text` itself where no calls are read.
+// Returns a constraint that allows a text within `text`, or calls and nothing else; for requests in
+// which the model decides and another field constrains the text. `text` itself if calls are not
+// parsed.
 TextConstraint text_or_calls(const TextConstraint& text, const ToolUse& use, ToolFormat format);
-// ToolParserOptions::begins_with_call of what tool_constraint() leaves.
+// Returns ToolParserOptions::begins_with_call for texts within tool_constraint().
 bool begins_with_call(const ToolUse& use, ToolFormat format);
 
 }  // namespace tandem

@@ -9,8 +9,8 @@ constexpr std::array kLlama3Markers = {"<|python_tag|>"};
 constexpr std::array kHermesMarkers = {"<tool_call>", "</tool_call>"};
 constexpr std::array kMistralMarkers = {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"};
 
-// In the order in which they are looked for: Llama's tag is in the vocabulary of whatever was made
-// from Llama 3.1, also of models that were taught another format.
+// In order of detection: Llama's tag is in the vocabulary of every model derived from Llama 3.1,
+// including those trained for another format.
 constexpr std::array kFamilies = {ToolFormat::hermes, ToolFormat::mistral, ToolFormat::llama3};
 
 bool has(std::string_view text, std::string_view part) {
@@ -60,7 +60,7 @@ std::span<const char* const> markers_of(ToolFormat format) {
 
 ToolFormat detect_tool_format(std::string_view chat_template,
                               const std::function<bool(std::string_view)>& has_token) {
-  // Calls as XML inside the same tags, which is another format (Qwen3-Coder).
+  // Calls as XML inside the same tags are another format (Qwen3-Coder).
   if (has(chat_template, "<function=")) return ToolFormat::none;
   for (const ToolFormat format : kFamilies) {
     if (has(chat_template, markers_of(format).front())) return format;

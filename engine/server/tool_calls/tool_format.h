@@ -1,4 +1,4 @@
-// How families of models write the calls of tools into their text.
+// The syntax of tool calls in the text of model families.
 #pragma once
 
 #include <functional>
@@ -10,23 +10,24 @@
 namespace tandem {
 
 enum class ToolFormat {
-  none,     // text is text
-  llama3,   // {"name": .., "parameters": {..}}; several with "; " between, maybe behind a tag
+  none,     // calls are not parsed
+  llama3,   // {"name": .., "parameters": {..}}; several with "; " between, optionally after a tag
   hermes,   // <tool_call>{"name": .., "arguments": {..}}</tool_call>: Qwen 2.5 and 3, Hermes
   mistral,  // [TOOL_CALLS][{"name": .., "arguments": {..}}, ..] or [TOOL_CALLS]name[ARGS]{..}
-  json,     // [{"name": .., "parameters": {..}}, ..]: of no family, where a grammar enforces calls
+  json,     // [{"name": .., "parameters": {..}}, ..]: for models without a format, if a grammar
+            // enforces calls
 };
 
 // "llama3", "hermes", "mistral", "none"; nothing for other names.
 std::optional<ToolFormat> tool_format(std::string_view name);
 const char* name_of(ToolFormat format);
 
-// What stands around calls in the format's text. Tokenizers have a token for each, which may be
+// The markers around calls in the format's text. Tokenizers have a token for each, which may be
 // special.
 std::span<const char* const> markers_of(ToolFormat format);
 
-// The format that a chat template asks for, by the markers that it prints or, where it prints
-// `tools` without any, by those that the tokenizer has a token for.
+// Detects the format of a chat template by the markers that it prints or, if it prints `tools`
+// without any, by the markers for which the tokenizer has a token.
 ToolFormat detect_tool_format(std::string_view chat_template,
                               const std::function<bool(std::string_view)>& has_token);
 

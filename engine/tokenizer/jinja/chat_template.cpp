@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxTemplateBytes = 1U << 20;
 
-// A message may hold a text of the template's making; so much of it is told.
+// Truncates a message, because it may contain text made by the template.
 std::string shortened(std::string message) {
   constexpr std::size_t kMaxMessageBytes = 2048;
   if (message.size() <= kMaxMessageBytes) return message;
@@ -34,7 +34,7 @@ Status status_of(const jinja::Error& error) {
   return invalid("chat template, line {}: {}", error.line, what);
 }
 
-// What `work` throws, as a Status.
+// Converts exceptions of `work` to a Status.
 template <typename Work>
 auto caught(Work&& work) -> decltype(work()) {
   try {
@@ -59,7 +59,7 @@ struct ChatTemplate::Impl {
   jinja::Body body;
   Json tokens;
 
-  // Requires a budget in force.
+  // Requires an active budget.
   std::string render(const ChatInput& input) const {
     jinja::Interpreter interpreter;
     jinja::add_globals(interpreter);

@@ -1,5 +1,5 @@
-// A chat template: the Jinja subset that published checkpoints use, interpreted. What the
-// interpreter does not know it refuses when the template is parsed, by name.
+// A chat template: an interpreter for the Jinja subset that published checkpoints use. Unsupported
+// constructs are refused by name when the template is parsed.
 #pragma once
 
 #include <atomic>
@@ -14,19 +14,19 @@
 
 namespace tandem {
 
-// What a template is given. Members of objects keep their order, which tojson shows.
+// The input of a template. Members of objects keep their order, which tojson shows.
 struct ChatInput {
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
-  // Further variables by name: tools, documents, what a request adds.
+  // Further variables by name: tools, documents, and those that a request adds.
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();
   bool add_generation_prompt = true;
-  // The text ends where the last message's content does, for the model to go on with.
+  // Ends the text after the last message's content, so that the model continues it.
   bool continue_final_message = false;
 };
 
-// When a rendering is ended.
+// Conditions that end a rendering.
 struct RenderLimits {
-  const std::atomic<bool>* stopped = nullptr;  // true: its thread is wanted back; `unavailable`
+  const std::atomic<bool>* stopped = nullptr;  // true: the thread is needed; `unavailable`
   const Clock* clock = nullptr;                // null: the steady clock
   Duration timeout = std::chrono::seconds(5);
 };
@@ -34,16 +34,17 @@ struct RenderLimits {
 // Immutable after parsing; render() is thread-safe.
 class ChatTemplate {
  public:
-  // `special_tokens` has bos_token, eos_token, ... as strings, visible to the template by name.
+  // `special_tokens` has bos_token, eos_token and so on as strings, which the template can use by
+  // name.
   static Result<std::unique_ptr<ChatTemplate>> parse(std::string_view source,
                                                      const nlohmann::ordered_json& special_tokens);
   ~ChatTemplate();
 
-  // raise_exception in the template is an invalid_argument with its message. Work, memory and time
-  // are bounded, whatever the template and its input: it cannot hang the server.
+  // A call of raise_exception in the template returns an invalid_argument with its message. Work,
+  // memory and time are bounded for any template and input, so rendering cannot hang the server.
   Result<std::string> render(const ChatInput& input, const RenderLimits& limits = {}) const;
 
-  // It walks over the parts of a message's content; else it wants one text.
+  // Whether it iterates over the parts of a message's content; otherwise it expects one text.
   bool reads_content_parts() const;
   std::string_view source() const;
   const nlohmann::ordered_json& special_tokens() const;

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::uint64_t kMaxFileBytes = 64U << 20;  // tokenizer_config.json can list all tokens
+constexpr std::uint64_t kMaxFileBytes = 64U << 20;  // tokenizer_config.json may list all tokens
 constexpr int kMaxConfigDepth = 32;
 
 constexpr const char* kConfigName = "tokenizer_config.json";
@@ -19,7 +19,7 @@ constexpr const char* kTokensName = "special_tokens_map.json";
 constexpr const char* kTemplateName = "chat_template.jinja";
 constexpr const char* kToolUseName = "additional_chat_templates/tool_use.jinja";
 
-// The file's text; nothing if it is not there.
+// Returns the file's text; nothing if the file does not exist.
 Result<std::optional<std::string>> read_if_there(const ChatTemplates::ReadFile& read,
                                                  const char* name) {
   Result<std::string> text = read(name);
@@ -28,7 +28,7 @@ Result<std::optional<std::string>> read_if_there(const ChatTemplates::ReadFile& 
   return text.status();
 }
 
-// An object; empty where the file is not there.
+// Returns an object, which is empty if the file does not exist.
 Result<Json> read_config(const ChatTemplates::ReadFile& read, const char* name) {
   TANDEM_ASSIGN(const std::optional<std::string> text, read_if_there(read, name));
   if (!text) return Json::object();
@@ -44,7 +44,8 @@ Result<Json> read_config(const ChatTemplates::ReadFile& read, const char* name) 
   return config;
 }
 
-// Tokens are strings, or objects with a "content". Those that are there already stay.
+// Adds the special tokens of a config, which are strings or objects with a "content". Existing
+// entries are kept.
 void add_special_tokens(const Json& config, Json& tokens) {
   for (const auto& [key, value] : config.items()) {
     if (!key.ends_with("_token") || tokens.contains(key)) continue;
@@ -55,7 +56,7 @@ void add_special_tokens(const Json& config, Json& tokens) {
   }
 }
 
-// The template of this name in a list of them; a template by itself is "default".
+// Returns the template of this name from a list; a single template has the name "default".
 std::optional<std::string> template_of(const Json& config, std::string_view wanted) {
   const auto found = config.find("chat_template");
   if (found == config.end()) return std::nullopt;
@@ -91,7 +92,7 @@ Result<std::unique_ptr<ChatTemplates>> ChatTemplates::load(const ReadFile& read,
     add_special_tokens(*named, result->tokens_);
   TANDEM_ASSIGN(std::optional<std::string> source, read_if_there(read, kTemplateName));
   TANDEM_ASSIGN(std::optional<std::string> tool_use, read_if_there(read, kToolUseName));
-  // Files of their own are the newer form: they stand for all that the list has.
+  // Separate template files are the newer form and replace the whole list.
   const bool has_file = source.has_value();
   if (!has_file) source = template_of(config, "default");
   const bool has_tool_file = tool_use.has_value();

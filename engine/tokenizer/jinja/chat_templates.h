@@ -1,5 +1,5 @@
-// The chat templates that a folder brings, of a checkpoint or of an adapter: one for all chats, and
-// maybe another for those with tools.
+// The chat templates in the folder of a checkpoint or an adapter: one for all chats, and optionally
+// another for those with tools.
 #pragma once
 
 #include <filesystem>
@@ -18,32 +18,33 @@ namespace tandem {
 // Immutable after loading; thread-safe.
 class ChatTemplates {
  public:
-  // Reads one of a folder's files; not_found where there is none.
+  // Reads one of the folder's files; not_found if it does not exist.
   using ReadFile = std::function<Result<std::string>(const std::string& name)>;
 
-  // From chat_template.jinja and additional_chat_templates/tool_use.jinja, or tokenizer_config.json
-  // (a string, or a list of named templates), with the special tokens that tokenizer_config.json or
-  // special_tokens_map.json names; `tokens` for those that neither does. not_found: there is no
-  // template. One that cannot be parsed is no failure here, but of choose().
+  // Loads chat_template.jinja and additional_chat_templates/tool_use.jinja, or
+  // tokenizer_config.json (a string, or a list of named templates). The special tokens are those of
+  // tokenizer_config.json or special_tokens_map.json, and those of `tokens` for any that neither
+  // contains. not_found: there is no template. A template that cannot be parsed is not an error
+  // here, but in choose().
   static Result<std::unique_ptr<ChatTemplates>> load(
       const ReadFile& read,
       const nlohmann::ordered_json& tokens = nlohmann::ordered_json::object());
   static Result<std::unique_ptr<ChatTemplates>> load(const std::filesystem::path& dir);
-  // One template for all chats, with the special tokens of the checkpoint in DIR. Fails when it
+  // Makes one template for all chats, with the special tokens of the checkpoint in DIR. Fails if it
   // cannot be parsed.
   static Result<std::unique_ptr<ChatTemplates>> with_template(std::string_view source,
                                                               const std::filesystem::path& dir);
   static std::unique_ptr<ChatTemplates> of(std::unique_ptr<ChatTemplate> one);
 
-  // The template of a chat with tools or without; invalid_argument where it cannot be parsed or is
-  // not there.
+  // Returns the template for chats with or without tools; invalid_argument if it cannot be parsed
+  // or does not exist.
   Result<const ChatTemplate*> choose(bool with_tools) const;
-  // The first failure of choose(), whatever it is asked; ok where there is none.
+  // Returns the first failure that choose() can return; ok if there is none.
   Status problem() const;
-  // A request's own template, with these special tokens.
+  // Parses a request's own template with the special tokens of this object.
   Result<std::unique_ptr<ChatTemplate>> parse_another(std::string_view source) const;
 
-  // All their texts, for who looks for what they print.
+  // Returns the concatenated texts of all templates, for searches.
   std::string sources() const;
   const nlohmann::ordered_json& special_tokens() const { return tokens_; }
   bool same_as(const ChatTemplates& other) const;

@@ -7,7 +7,8 @@ namespace {
 
 class Search {
  public:
-  // Again for names of names, and for macros, which read what is set after them.
+  // Several rounds, to follow names that are set to other names, and macros that use names set
+  // after them.
   bool find(const Body& body) {
     constexpr int kRounds = 4;
     for (int round = 0; round < kRounds && !found_; ++round) walk(body);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kMark = "TANDEM-GOES-ON-FROM-HERE";
 
-// The text that a message ends with; null if there is none.
+// Returns the text at the end of a message; null if there is none.
 nlohmann::ordered_json* last_text(nlohmann::ordered_json& message) {
   const auto content = message.find("content");
   if (content == message.end()) return nullptr;

@@ -1,5 +1,5 @@
-// Renderings that end where the last message's content does: the content gets a mark, and the text
-// is cut there.
+// Renderings that end after the last message's content: a mark is added to the content, and the
+// text is cut at the mark.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,11 +10,12 @@
 
 namespace tandem::jinja {
 
-// Marks the end of the last message's content (of its last text, if it has parts). The text that
-// was marked.
+// Marks the end of the last message's content (of its last text, if it has parts). Returns the text
+// without the mark.
 Result<std::string> mark_end(nlohmann::ordered_json& messages);
-// What comes before the mark. White space before it stays if the template left that after it: then
-// it does not trim. invalid_argument when mark or content did not make it into the text.
+// Returns the text before the mark. White space before the mark is kept if the template kept white
+// space after it, which shows that it does not trim. invalid_argument if the mark or the content is
+// not in the text.
 Result<std::string> cut_at_mark(std::string text, std::string_view content);
 
 }  // namespace tandem::jinja

@@ -9,14 +9,15 @@
 namespace tandem {
 namespace {
 
-// A match may take steps in proportion to the text, so that a long text passes, but not more.
+// The number of steps of a match is limited in proportion to the text, so that long texts are
+// possible.
 constexpr std::size_t kStepsPerByte = 64;
 constexpr std::size_t kMinSteps = 1'000'000;
 constexpr std::size_t kJitStackStart = 32U << 10;
 constexpr std::size_t kJitStackMax = 8U << 20;
 constexpr std::size_t kMaxPatternBytes = 64U << 10;
 
-// What a match writes to. One per thread: PCRE2 allows no sharing between simultaneous matches.
+// The output buffers of a match. One per thread, because concurrent matches may not share them.
 class MatchScratch {
  public:
   MatchScratch()
@@ -48,7 +49,7 @@ class MatchScratch {
  private:
   pcre2_match_data* data_;
   pcre2_match_context* context_;
-  pcre2_jit_stack* stack_;  // may be null: PCRE2 then uses the machine stack
+  pcre2_jit_stack* stack_;  // may be null; PCRE2 then uses the machine stack
   std::size_t limit_ = 0;
 };
 
@@ -75,7 +76,7 @@ Result<Regex> Regex::build(const std::string& translated, std::string_view origi
   std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)> context(
       pcre2_compile_context_create(nullptr), &pcre2_compile_context_free);
   if (!context) return error(StatusCode::internal, "no memory for a regular expression");
-  pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);  // builds of PCRE2 differ in the default
+  pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);  // the default depends on the build of PCRE2
   int code = 0;
   PCRE2_SIZE offset = 0;
   pcre2_code* compiled =
@@ -85,7 +86,8 @@ Result<Regex> Regex::build(const std::string& translated, std::string_view origi
   if (compiled == nullptr)
     return invalid("regular expression \"{}\": {}", original, message_of(code));
   auto owner = std::make_shared<const Code>(compiled);
-  // Where the machine forbids writable code pages, PCRE2 interprets: slower, the same result.
+  // If the system forbids writable code pages, PCRE2 interprets the pattern: slower, with the same
+  // result.
   (void)pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE);
   return Regex(std::move(owner));
 }
@@ -109,8 +111,7 @@ Result<Regex> Regex::literal(std::string_view text) {
 }
 
 Status Regex::find(std::string_view text, std::size_t from, TextRange& match, bool& found) const {
-  // Of the thread: any thread matches, and what PCRE2 writes into takes longer to make than most
-  // matches do.
+  // Thread-local, because creating PCRE2's buffers takes longer than most matches.
   thread_local MatchScratch scratch;
   if (!scratch.ok()) return error(StatusCode::internal, "no memory for a regular expression");
   const int rc =
@@ -124,7 +125,7 @@ Status Regex::find(std::string_view text, std::size_t from, TextRange& match, bo
     return invalid("the tokenizer's regular expression gave up on this text: {}", message_of(rc));
   const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(scratch.data());
   match = {bounds[0], bounds[1]};
-  if (match.end < match.begin || match.begin < from)  // \K in a lookaround can do that
+  if (match.end < match.begin || match.begin < from)  // possible with \K in a lookaround
     return invalid("the tokenizer's regular expression matches backwards");
   found = true;
   return {};

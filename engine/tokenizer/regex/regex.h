@@ -1,8 +1,9 @@
-// Regular expressions of tokenizer.json, which are written for Oniguruma, run by PCRE2 with JIT.
+// The regular expressions of tokenizer.json, which are written for Oniguruma, run by PCRE2 with
+// JIT.
 //
-// The two dialects agree on what published tokenizers use, after a translation of the few escapes
-// that mean something else (\s, \w, scripts). Constructs on which they differ and that no
-// translation covers are refused by name.
+// The two dialects agree on the constructs in published tokenizers, after the translation of a few
+// escapes with other meanings (\s, \w, scripts). Constructs that differ and cannot be translated
+// are refused by name.
 #pragma once
 
 #include <cstddef>
@@ -23,17 +24,17 @@ struct TextRange {
 class Regex {
  public:
   static Result<Regex> compile(std::string_view pattern);
-  // A pattern that matches `text` and nothing else.
+  // Makes a pattern that matches exactly `text`.
   static Result<Regex> literal(std::string_view text);
 
-  // The first match of the text at or after `from`. `text` must be valid UTF-8 and `from` a
-  // character's start; neither is checked. found is false when there is none. A failure (a limit
-  // that a pathological pattern reaches) is a Status.
+  // Finds the first match at or after `from`. `text` must be valid UTF-8 and `from` the start of a
+  // character; neither is checked. `found` is false if there is none. Fails if a pathological
+  // pattern reaches a limit.
   Status find(std::string_view text, std::size_t from, TextRange& match, bool& found) const;
 
-  // Calls part(span, is_match) for all of the text, in order: matches and what lies between them.
-  // `part` returns a Status; the first failure ends the walk. Empty matches split but are not
-  // reported.
+  // Calls part(span, is_match) for all of the text, in order: for matches and the text between
+  // them. `part` returns a Status; the first failure ends the iteration. Empty matches split the
+  // text but are not reported.
   template <typename Part>
   Status split(std::string_view text, Part&& part) const;
 
@@ -45,12 +46,13 @@ class Regex {
   std::shared_ptr<const Code> code_;
 };
 
-// The same pattern in PCRE2's dialect, or the construct that has no equal there.
+// Returns the same pattern in PCRE2's dialect; an error names a construct without an equivalent
+// there.
 Result<std::string> translate_oniguruma(std::string_view pattern);
 
 template <typename Part>
 Status Regex::split(std::string_view text, Part&& part) const {
-  std::size_t done = 0;  // all before was reported
+  std::size_t done = 0;  // end of the reported text
   std::size_t from = 0;
   while (from <= text.size()) {
     TextRange match;
@@ -61,7 +63,7 @@ Status Regex::split(std::string_view text, Part&& part) const {
       if (Status s = part(TextRange{done, match.begin}, false); !s) return s;
       done = match.begin;
     }
-    if (match.empty()) {  // go on one character later
+    if (match.empty()) {  // continue one character later
       from = match.end + 1;
       while (from < text.size() && (static_cast<unsigned char>(text[from]) & 0xC0) == 0x80) ++from;
       continue;

@@ -1,4 +1,4 @@
-// From Oniguruma's dialect to PCRE2's.
+// Translation from Oniguruma's dialect to PCRE2's.
 #include <array>
 
 #include "engine/tokenizer/regex/regex.h"
@@ -6,7 +6,7 @@
 namespace tandem {
 namespace {
 
-// \w outside PCRE2: its own leaves marks out before 10.43.
+// Replaces PCRE2's own \w, which excludes marks before version 10.43.
 constexpr std::string_view kWordInside = "\\p{L}\\p{M}\\p{Nd}\\p{Pc}";
 
 bool is_general_category(std::string_view name) {
@@ -56,14 +56,14 @@ class Translator {
         return interval();
       case '(':
         return group();
-      case '#':  // a comment only under (?x), which group() refuses
+      case '#':  // begins a comment only under (?x), which group() refuses
       default:
         copy();
         return {};
     }
   }
 
-  // {n,m}: Oniguruma reads a following + as a second quantifier, PCRE2 as "possessive".
+  // Handles {n,m}: Oniguruma reads a following + as a second quantifier, PCRE2 as "possessive".
   Status interval() {
     const std::size_t end = pattern_.find('}', pos_);
     if (end == std::string_view::npos || peek(1) == ',') return refuse("this use of '{'");
@@ -101,7 +101,7 @@ class Translator {
           return {};
         }
         [[fallthrough]];
-      default:  // m, x and s mean other things there
+      default:  // m, x and s have other meanings there
         return refuse(fmt::format("\"{}\"", pattern_.substr(pos_, 4)));
     }
   }
@@ -152,7 +152,7 @@ class Translator {
         if (in_class_) break;
         copy(2);
         return {};
-      case 'v':  // one character there, a class here
+      case 'v':  // one character in Oniguruma, a class in PCRE2
         out_ += "\\x0b";
         pos_ += 2;
         return {};
@@ -166,7 +166,7 @@ class Translator {
     return {};
   }
 
-  // PCRE2 reads the name of a script as "used with that script", Oniguruma as the script itself.
+  // For the name of a script, Oniguruma matches the Script property and PCRE2 Script_Extensions.
   Status property() {
     const std::size_t end = pattern_.find('}', pos_);
     if (peek(2) != '{' || end == std::string_view::npos) return refuse("\\p without braces");

@@ -63,7 +63,7 @@ Value loop_attribute(const Value& self, std::string_view name) {
   return make_undefined(name);
 }
 
-// Where the character number `index` of a text begins.
+// Returns the byte offset of character `index`.
 std::size_t offset_of(const String& text, std::size_t index) {
   std::size_t pos = 0;
   for (; index > 0 && pos < text.size(); --index) utf8::next(text, pos);
@@ -74,7 +74,7 @@ std::size_t offset_of(const String& text, std::size_t index) {
 
 Value get_attribute(const Value& object, std::string_view name) {
   if (is_undefined(object)) fail_undefined(object);
-  if (name.starts_with('_')) return make_undefined(name);  // Python's internals
+  if (name.starts_with('_')) return make_undefined(name);  // hides Python's internal names
   if (object.as<Loop>() != nullptr) return loop_attribute(object, name);
   if (const Namespace* space = object.as<Namespace>()) {
     const auto it = space->members.find(name);

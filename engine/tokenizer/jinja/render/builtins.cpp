@@ -15,7 +15,7 @@
 namespace tandem::jinja {
 namespace {
 
-constexpr std::int64_t kMaxRange = 100'000;  // as in the sandbox that templates are written for
+constexpr std::int64_t kMaxRange = 100'000;  // as in Jinja's sandbox
 
 Value range(Interpreter&, Args& args) {
   if (args.positional.empty() || args.positional.size() > 3 || !args.named.empty())
@@ -80,7 +80,8 @@ Value strftime_now(Interpreter&, Args& args) {
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   localtime_r(&now, &local);
-  // A result of no bytes cannot be told from one that did not fit, so the format gets one more.
+  // strftime returns 0 both for an empty result and for one that did not fit, so a character is
+  // added to make the result non-empty.
   const String padded = *format.as<String>() + ".";
   String text(padded.size() * 8 + 256, '\0');
   const std::size_t size = std::strftime(text.data(), text.size(), padded.c_str(), &local);
@@ -89,16 +90,17 @@ Value strftime_now(Interpreter&, Args& args) {
   return Value(std::move(text));
 }
 
-// One of its arguments after the other: {% set c = cycler('a', 'b') %}{{ c.next() }}.
+// Returns its arguments in turn: {% set c = cycler('a', 'b') %}{{ c.next() }}.
 Value cycler(Interpreter& in, Args& args) {
   if (args.positional.empty() || !args.named.empty()) throw Error("cycler takes items alone");
   struct Turn {
     Values items;
     std::size_t at = 0;
   };
-  const Value items = make_list(args.positional);  // refuses what nests too deeply
+  const Value items = make_list(args.positional);  // refuses arguments that are nested too deeply
   const auto turn = make_metered<Turn>(Turn{args.positional});
-  // The interpreter keeps the namespace until it ends, and calls nothing after that.
+  // A plain pointer suffices, because the interpreter keeps the namespace until it ends, and makes
+  // no calls after that.
   const std::shared_ptr<Namespace> space = in.make_namespace();
   const auto show = [turn, members = space.get()] {
     members->members["current"] = turn->items[turn->at];
@@ -126,7 +128,7 @@ Value cycler(Interpreter& in, Args& args) {
   return Value(space);
 }
 
-// Prints nothing at its first call, and the separator at each later one.
+// Returns nothing at its first call, and the separator at each later one.
 Value joiner(Interpreter&, Args& args) {
   ArgReader reader(args, "joiner");
   const Value separator = reader.next("sep", Value(", "));
@@ -165,7 +167,7 @@ String replace_text(std::string_view text, std::string_view from, std::string_vi
                     std::int64_t count) {
   String out;
   std::size_t pos = 0;
-  if (from.empty()) {  // between all characters and at both ends
+  if (from.empty()) {  // inserts between all characters and at both ends
     while (count != 0) {
       spend(kStepUnits + to.size());
       out += to;

@@ -1,4 +1,4 @@
-// What filters, methods and operators share.
+// Functions shared by filters, methods and operators.
 #pragma once
 
 #include <string>
@@ -10,22 +10,22 @@
 
 namespace tandem::jinja {
 
-// str.replace; count < 0: all.
+// str.replace; a negative count replaces all.
 String replace_text(std::string_view text, std::string_view from, std::string_view to,
                     std::int64_t count);
 
-// A dict as a list of (key, value) tuples.
+// Returns a dict as a list of (key, value) tuples.
 Value items_of(const Value& dict);
 
 // str.format: {}, {0}, {name.member[0]!r:>8.2f}.
 String format_braces(std::string_view format, ArgReader& args);
 // printf-style formatting of Python's % operator: "%s %-8.2f %(name)s".
 String format_percent(std::string_view format, const Value& values);
-// A text between as many fill characters as make it `width` characters long. Side: where the text
-// is, '<', '>' or '^'.
+// Pads a text with fill characters to a width of `width` characters. `side` is the text's
+// alignment: '<', '>' or '^'.
 String padded(std::string_view text, std::int64_t width, char side, std::string_view fill = " ");
 
-// str.center, which puts an odd character elsewhere than a format's '^' does.
+// str.center, which rounds odd padding differently from a format's '^'.
 String centered(std::string_view text, std::int64_t width, std::string_view fill = " ");
 
 // int(d); throws Error if it does not fit.
@@ -33,12 +33,12 @@ std::int64_t truncated(double d);
 
 bool is_digit(char32_t c);  // str.isdigit
 
-// The built-in filters and tests (Builtins); null for names that do not exist.
+// The built-in filters and tests (Builtins); null for unknown names.
 FilterFunction find_filter(std::string_view name);
 TestFunction find_test(std::string_view name);
 
-// The functions every template sees: range, namespace, dict, cycler, joiner, raise_exception,
-// strftime_now.
+// Adds the functions that every template can use: range, namespace, dict, cycler, joiner,
+// raise_exception, strftime_now.
 void add_globals(Interpreter& interpreter);
 
 }  // namespace tandem::jinja

@@ -1,4 +1,4 @@
-// Expressions.
+// Evaluation of expressions.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -203,7 +203,7 @@ Value Interpreter::eval_filter(const Expr& e, const Value* block_input) {
   if (e.children[0] == nullptr) {
     input = *block_input;
   } else if (block_input != nullptr && e.children[0]->kind == Kind::filter) {
-    input = eval_filter(*e.children[0], block_input);  // the chain of a block's filters
+    input = eval_filter(*e.children[0], block_input);  // the filters of a {% filter %} or set block
   } else {
     input = eval(*e.children[0]);
   }

@@ -1,4 +1,4 @@
-// The tables of filters. Private to the filters' files.
+// The tables of filters, for the filters' source files only.
 #pragma once
 
 #include <string_view>

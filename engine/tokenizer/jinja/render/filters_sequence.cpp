@@ -1,4 +1,4 @@
-// Filters on lists, dicts and other things that a loop can walk.
+// Filters on lists, dicts and other iterable values.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 namespace tandem::jinja {
 namespace {
 
-// What the filters with an "attribute" argument look at: a path of names and indexes with dots, or
-// an index. None: the item itself.
+// Resolves the argument "attribute" of a filter: a dotted path of names and indexes, or an index.
+// None returns the item itself.
 Value follow(const Value& item, const Value& attribute) {
   if (is_none(attribute)) return item;
   if (is_int(attribute)) return get_item(item, attribute);
@@ -35,7 +35,7 @@ Value follow(const Value& item, const Value& attribute) {
   }
 }
 
-// Sorting and uniqueness ignore the case of text unless asked.
+// Sorting and uniqueness ignore the case of text by default.
 Value fold(const Value& v, bool case_sensitive) {
   return !case_sensitive && is_string(v) ? Value(to_lower(*v.as<String>())) : v;
 }
@@ -83,7 +83,7 @@ Value join(Interpreter&, const Value& input, Args& args) {
   reader.done();
   String text;
   bool first_item = true;
-  const auto source = iterate(input);  // owns what the loop walks
+  const auto source = iterate(input);  // keeps the items alive during the loop
   for (const Value& item : source->items) {
     spend_steps(1);
     if (!first_item) text += separator;
@@ -137,9 +137,9 @@ Value unique(Interpreter&, const Value& input, Args& args) {
   const bool case_sensitive = truthy(reader.next("case_sensitive", Value(false)));
   const Value attribute = reader.next("attribute", Value());
   reader.done();
-  Dict seen;  // refuses what cannot be a key, as Python does
+  Dict seen;  // refuses values that cannot be keys, as Python does
   Values kept;
-  const auto source = iterate(input);  // owns what the loop walks
+  const auto source = iterate(input);  // keeps the items alive during the loop
   for (const Value& item : source->items) {
     spend_steps(4);
     const Value key = fold(follow(item, attribute), case_sensitive);
@@ -175,7 +175,7 @@ Value sum(Interpreter& in, const Value& input, Args& args) {
   const Value attribute = reader.next("attribute", Value());
   Value total = reader.next("start", Value(std::int64_t{0}));
   reader.done();
-  const auto source = iterate(input);  // owns what the loop walks
+  const auto source = iterate(input);  // keeps the items alive during the loop
   for (const Value& item : source->items) {
     spend_steps(1);
     total = in.add(total, follow(item, attribute));
@@ -194,7 +194,7 @@ Value batch(Interpreter&, const Value& input, Args& args) {
   const auto size = static_cast<std::size_t>(take_count(reader, "linecount"));
   const Value fill = reader.next("fill_with", Value());
   reader.done();
-  const auto source = iterate(input);  // owns what the loop walks
+  const auto source = iterate(input);  // keeps the items alive during the loop
   Values rows;
   Values row;
   for (const Value& item : source->items) {
@@ -211,7 +211,8 @@ Value batch(Interpreter&, const Value& input, Args& args) {
   return make_list(std::move(rows));
 }
 
-// So many columns, the first of which have one more where the items do not divide evenly.
+// Splits into a number of columns; if the items do not divide evenly, the first columns have one
+// more.
 Value slice(Interpreter&, const Value& input, Args& args) {
   ArgReader reader(args, "slice");
   const auto columns = static_cast<std::size_t>(take_count(reader, "slices"));
@@ -265,7 +266,7 @@ Value groupby(Interpreter&, const Value& input, Args& args) {
   return make_list(std::move(groups));
 }
 
-// foo.bar without looking among a dict's own keys.
+// foo.bar without a lookup of the dict's own keys.
 Value attr(Interpreter&, const Value& input, Args& args) {
   ArgReader reader(args, "attr");
   const Value name = reader.require("name");
@@ -274,7 +275,7 @@ Value attr(Interpreter&, const Value& input, Args& args) {
   return input.as<Dict>() != nullptr ? find_method(input, text) : get_attribute(input, text);
 }
 
-// The name of a filter or test in the first argument, and the arguments that go to it.
+// Takes the name of a filter or test from the first argument, and returns the arguments for it.
 Args take_inner(Args& args, const char* who, String& name) {
   ArgReader reader(args, who);
   const Value given = reader.require("name");
@@ -332,7 +333,7 @@ Value choose(Interpreter& in, const Value& input, Args& args, bool by_attribute,
     if (test == nullptr) throw Error(fmt::format("test \"{}\" is not supported", name));
   }
   Values kept;
-  const auto source = iterate(input);  // owns what the loop walks
+  const auto source = iterate(input);  // keeps the items alive during the loop
   for (const Value& item : source->items) {
     spend_steps(1);
     const Value subject = follow(item, attribute);

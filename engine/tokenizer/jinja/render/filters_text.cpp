@@ -1,4 +1,4 @@
-// Filters on single values: text, numbers, JSON. Also the table of all.
+// Filters on single values: text, numbers, JSON. Also the table of all filters.
 #include <fmt/format.h>
 
 #include <array>
@@ -16,7 +16,7 @@
 namespace tandem::jinja {
 namespace {
 
-// A filter without arguments.
+// Adapts a filter without arguments.
 template <String (*Function)(std::string_view)>
 Value on_text(Interpreter&, const Value& input, Args& args) {
   ArgReader(args, "filter").done();
@@ -117,7 +117,7 @@ Value indent(Interpreter&, const Value& input, Args& args) {
     if (integer_of(width) > kMaxWidth) throw Error("indent: the width is too large");
     margin.assign(static_cast<std::size_t>(std::max<std::int64_t>(integer_of(width), 0)), ' ');
   }
-  // A line feed is added first, so that a text that ends in one keeps its last, empty line.
+  // A line feed is appended so that a text that ends in one keeps its last, empty line.
   const String text = str(input) + "\n";
   String out;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -185,7 +185,7 @@ Value round(Interpreter&, const Value& input, Args& args) {
   const double number = double_of(input);
   if (method == "common") {
     if (!is_float(input)) return Value(integer_of(input));
-    // Through text: that rounds the exact value, ties to even, as Python does.
+    // The conversion through text rounds the exact value, ties to even, as Python does.
     const std::string text = fmt::format("{:.{}f}", number, precision);
     double rounded = 0;
     std::from_chars(text.data(), text.data() + text.size(), rounded);
@@ -236,7 +236,8 @@ Value wordcount(Interpreter&, const Value& input, Args& args) {
   return Value(words);
 }
 
-// At the end of a word, unless it may be cut; a text that is little too long stays whole.
+// Cuts at the end of a word, unless `killwords` is set. A text that is only slightly too long is
+// not cut.
 Value truncate(Interpreter&, const Value& input, Args& args) {
   ArgReader reader(args, "truncate");
   const std::int64_t most = integer_of(reader.next("length", Value(std::int64_t{255})));
@@ -274,7 +275,7 @@ String url_quoted(std::string_view text, bool in_query) {
   return out;
 }
 
-// A text, or a query of a dict or of pairs.
+// Encodes a text, or a query given as a dict or as pairs.
 Value urlencode(Interpreter&, const Value& input, Args& args) {
   ArgReader(args, "urlencode").done();
   const bool is_dict = input.as<Dict>() != nullptr;

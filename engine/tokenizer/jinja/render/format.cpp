@@ -1,4 +1,4 @@
-// Python's two ways to format values: "%.2f" % x and "{:.2f}".format(x).
+// Python's two formatting syntaxes: "%.2f" % x and "{:.2f}".format(x).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,21 +14,21 @@
 namespace tandem::jinja {
 namespace {
 
-// Of widths and precisions; no prompt needs more.
+// The limit on widths and precisions; no prompt needs more.
 constexpr std::int64_t kMaxWidth = 10'000;
 
 struct Spec {
   String fill = " ";
   char align = '\0';       // '<', '>', '^', '=' (between sign and digits)
   char sign = '-';         // '+', ' '
-  bool alternate = false;  // 0x of %#x
+  bool alternate = false;  // the # of %#x, which adds 0x
   std::int64_t width = 0;
   char grouping = '\0';  // ',' or '_'
   std::optional<std::int64_t> precision;
   char type = '\0';
 };
 
-// The digits at text[pos]; nothing if there are none.
+// Reads the digits at text[pos]; nothing if there are none.
 std::optional<std::int64_t> take_number(std::string_view text, std::size_t& pos) {
   std::int64_t number = 0;
   const auto [end, status] = std::from_chars(text.data() + pos, text.data() + text.size(), number);
@@ -43,7 +43,7 @@ char char_at(std::string_view text, std::size_t pos) {
   return pos < text.size() ? text[pos] : '\0';
 }
 
-// Sign, digits (with what comes before them, as 0x) and padding.
+// Combines sign, digits with their prefix (such as 0x), and padding.
 String laid_out(const Spec& spec, bool negative, std::string_view prefix, String digits) {
   if (spec.grouping != '\0') {
     std::size_t end = 0;
@@ -118,7 +118,7 @@ String real_number(const Spec& spec, double number) {
     case '%':
       digits = fmt::format("{:.{}f}%", magnitude * 100, precision);
       break;
-    default:  // as str() has it, or of so many digits and at least one behind the point
+    default:  // like str(), or with the given digits and at least one after the point
       if (!spec.precision) {
         digits = repr(Value(magnitude));
       } else {
@@ -150,7 +150,7 @@ bool is_one_of(char c, std::string_view set) {
   return c != '\0' && set.find(c) != std::string_view::npos;
 }
 
-// What follows the colon in {:>8.2f}.
+// Parses the part after the colon in {:>8.2f}.
 Spec parse_spec(std::string_view text) {
   Spec spec;
   std::size_t pos = 0;
@@ -202,7 +202,7 @@ String formatted(const Value& value, const Spec& given) {
   return some_text(spec, str(value));
 }
 
-// "0.name[key]": the argument, then what it has under these names.
+// Resolves "0.name[key]": an argument, then attributes and items of it.
 Value field_value(std::string_view field, ArgReader& args) {
   const std::size_t end = std::min(field.find_first_of(".["), field.size());
   const String name(field.substr(0, end));
@@ -233,7 +233,7 @@ Value field_value(std::string_view field, ArgReader& args) {
   return value;
 }
 
-// The values of "%", one after the other or, for %(name)s, by name.
+// The arguments of "%", taken in turn or, for %(name)s, by name.
 class PercentValues {
  public:
   explicit PercentValues(const Value& values) : values_(values), tuple_(values.as<Sequence>()) {
@@ -272,7 +272,7 @@ std::int64_t star(PercentValues& values) {
 
 String percent_value(const Value& value, Spec spec) {
   if (spec.type == 's' || spec.type == 'r' || spec.type == 'a') {
-    if (spec.align == '=') spec.align = '\0';  // zeros are for numbers
+    if (spec.align == '=') spec.align = '\0';  // zero padding is for numbers only
     if (spec.align == '\0') spec.align = '>';
     spec.fill = " ";
     const bool plain = spec.type == 's';

@@ -11,8 +11,8 @@ namespace tandem::jinja {
 
 using Kind = Stmt::Kind;
 
-// A scope for the time of a block. Its names are dropped at the end: a macro keeps the scope it was
-// made in, and the scope keeps the macro, so that neither would ever go.
+// A scope for the duration of a block. Its names are cleared at the end, because a macro and the
+// scope that it was defined in own each other, and neither would be freed otherwise.
 class Interpreter::ScopeGuard {
  public:
   ScopeGuard(Interpreter& interpreter, std::shared_ptr<Scope> parent)
@@ -33,7 +33,8 @@ class Interpreter::ScopeGuard {
   std::shared_ptr<Scope> outer_;
 };
 
-// Empties what loop.changed() was given, and what loop(...) keeps: they may hold the loop itself.
+// Clears the arguments of loop.changed() and the function of loop(...), which may hold the loop
+// itself.
 struct LoopGuard {
   explicit LoopGuard(Loop& l) : loop(l) {}
   ~LoopGuard() {
@@ -46,7 +47,7 @@ struct LoopGuard {
 };
 
 Interpreter::~Interpreter() {
-  for (const auto& n : namespaces_) n->members.clear();  // they may hold one another
+  for (const auto& n : namespaces_) n->members.clear();  // they may own one another
 }
 
 void Interpreter::set_global(std::string_view name, Value value) {
@@ -149,7 +150,7 @@ Interpreter::Flow Interpreter::run_one(const Stmt& stmt) {
       scope_->names[String(stmt.text)] = make_macro(stmt);
       return Flow::normal;
     case Kind::with: {
-      std::vector<Value> values;  // all see the outer names
+      std::vector<Value> values;  // all are evaluated in the outer scope
       for (const auto& [target, expr] : stmt.assignments) values.push_back(eval(*expr));
       const ScopeGuard guard(*this);
       for (std::size_t i = 0; i < values.size(); ++i) assign(*stmt.assignments[i].first, values[i]);
@@ -275,7 +276,7 @@ Value Interpreter::call_with_body(const Stmt& stmt) {
 Value Interpreter::call(const Value& function, Args& args) {
   if (const Loop* loop = function.as<Loop>(); loop != nullptr && loop->recurse) {
     spend_steps(1);
-    const Function::Call again = loop->recurse;  // the loop may end meanwhile
+    const Function::Call again = loop->recurse;  // copied, because the loop may end during the call
     return again(*this, args);
   }
   if (const Undefined* missing = function.as<Undefined>())
@@ -314,7 +315,7 @@ Value ArgReader::require(std::string_view name) {
 Value ArgReader::named(std::string_view name) {
   for (const auto& [given, value] : args_.named) {
     if (given != name) continue;
-    named_used_ = args_.named.size();  // a format may use a value many times, or never
+    named_used_ = args_.named.size();  // a format may use a value several times or not at all
     return value;
   }
   throw Error(fmt::format("{}: argument {} is missing", function_, name));

@@ -1,5 +1,5 @@
-// Evaluates a template's tree. One Interpreter renders once, inside the Budget in force (budget.h);
-// it bounds the depth itself, for the sake of the native stack.
+// Evaluates a template's tree. One Interpreter renders once, with the active Budget (budget.h). It
+// limits the nesting depth itself, to protect the native stack.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,20 @@
 
 namespace tandem::jinja {
 
-inline constexpr int kMaxDepth = 500;  // of evaluations and bodies within one another
-inline constexpr std::size_t kMaxTextBytes = 16U << 20;  // of what is printed
+inline constexpr int kMaxDepth = 500;                    // limit on nested evaluations and bodies
+inline constexpr std::size_t kMaxTextBytes = 16U << 20;  // limit on the output
 
-// Reads the arguments of a built-in in the order of its parameters, by place or by name.
+// Reads the arguments of a built-in in the order of its parameters, by position or by name.
 class ArgReader {
  public:
   ArgReader(Args& args, std::string_view function) : args_(args), function_(function) {}
-  // The next parameter; the fallback if it was not given.
+  // Returns the next parameter; the fallback if it was not given.
   Value next(std::string_view name, Value fallback);
   Value require(std::string_view name);
-  // One argument by name or by place alone; throws Error if it was not given.
+  // Returns one argument by name or by position only; throws Error if it was not given.
   Value named(std::string_view name);
   Value positional(std::size_t index);
-  // All further positional arguments.
+  // Returns all further positional arguments.
   Values rest();
   // Throws Error if arguments are left.
   void done() const;
@@ -70,12 +70,12 @@ class Interpreter {
   Flow run_one(const Stmt& stmt);
   Flow run_for(const Stmt& stmt);
   void run_loop(const Stmt& stmt, const Value& source, std::size_t depth0);
-  // loop(items), in the scope around the loop.
+  // loop(items), evaluated in the scope around the loop.
   Value recurse(const Stmt& stmt, const std::shared_ptr<Scope>& scope, Args& args,
                 std::size_t depth0);
   String capture(const Body& body);
   template <typename Print>
-  String captured(Print&& print);  // what it prints
+  String captured(Print&& print);  // returns the printed text
   void write(std::string_view text);
   void assign(const Expr& target, const Value& value);
   Value make_macro(const Stmt& stmt);
@@ -98,7 +98,7 @@ class Interpreter {
   std::vector<std::shared_ptr<Namespace>, Metered<std::shared_ptr<Namespace>>> namespaces_;
 };
 
-// Bounds the native stack: every evaluation and every body of statements takes one level.
+// Limits the native stack: every evaluation and every body of statements takes one level.
 class Interpreter::DepthGuard {
  public:
   explicit DepthGuard(Interpreter& interpreter) : interpreter_(interpreter) {

@@ -1,4 +1,4 @@
-// The tests of "is".
+// The tests of the operator "is".
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,14 +14,14 @@
 namespace tandem::jinja {
 namespace {
 
-// A test without arguments, as a plain predicate.
+// Adapts a predicate without arguments.
 template <bool (*Predicate)(const Value&)>
 bool plain(Interpreter&, const Value& v, Args& args) {
   ArgReader(args, "test").done();
   return Predicate(v);
 }
 
-// A test against one other value.
+// Adapts a test that takes one other value.
 template <bool (*Predicate)(const Value&, const Value&)>
 bool against(Interpreter&, const Value& v, Args& args) {
   ArgReader reader(args, "test");
@@ -92,13 +92,13 @@ bool ge(const Value& a, const Value& b) {
 bool in(const Value& a, const Value& b) {
   return contains(b, a);
 }
-// Identity, as far as it means something for values: True is not 1.
+// Identity, as far as it is meaningful for values: True is not 1.
 bool same_as(const Value& a, const Value& b) {
   return std::string_view(type_name(a)) == type_name(b) && equals(a, b);
 }
 
 bool is_escaped(const Value&) {
-  return false;  // nothing is marked as markup here
+  return false;  // there is no markup type here
 }
 bool is_filter(const Value& v) {
   return is_string(v) && find_filter(*v.as<String>()) != nullptr;

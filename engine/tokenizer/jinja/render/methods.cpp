@@ -59,7 +59,7 @@ Value str_rstrip(Interpreter&, const Value& self, ArgReader& args) {
   return strip(self, args, unchanged, right_of);
 }
 
-// At white space: runs count as one, none at the ends.
+// Splits at runs of white space; no empty parts at the ends.
 Values split_space(std::string_view s, std::int64_t max) {
   Values parts;
   s = strip_left(s);
@@ -113,7 +113,7 @@ Value split(Interpreter&, const Value& self, ArgReader& args, bool from_right) {
   }
   const String& mark = text_of(separator, "split: sep");
   if (mark.empty()) throw Error("split: empty separator");
-  std::size_t begin = 0;  // of what is left
+  std::size_t begin = 0;  // of the unsplit rest
   std::size_t end = s.size();
   Values parts;
   for (const std::size_t at : find_all(s, mark, max, from_right)) {
@@ -152,7 +152,7 @@ Value str_splitlines(Interpreter&, const Value& self, ArgReader& args) {
   return make_list(std::move(lines));
 }
 
-// startswith and endswith take one text or a tuple of them.
+// startswith and endswith accept one text or a tuple of them.
 template <typename Matches>
 Value has_affix(ArgReader& args, Matches&& matches) {
   const Value affix = args.require("prefix");
@@ -200,7 +200,7 @@ Value str_replace(Interpreter&, const Value& self, ArgReader& args) {
                             integer_of(args.next("count", Value(std::int64_t{-1})))));
 }
 
-// In characters, not bytes.
+// Converts a byte offset to a position in characters.
 Value position(const String& s, std::size_t at) {
   if (at == String::npos) return Value(std::int64_t{-1});
   return Value(static_cast<std::int64_t>(utf8::length(std::string_view(s).substr(0, at))));
@@ -233,7 +233,7 @@ Value str_rindex(Interpreter&, const Value& self, ArgReader& args) {
   return position(*self.as<String>(), at);
 }
 
-// What is before the separator, the separator, and what is behind it.
+// Returns the text before the separator, the separator, and the text after it.
 Value partition(const Value& self, ArgReader& args, bool from_right) {
   const Value given = args.require("sep");
   const String& mark = text_of(given, "partition: sep");
@@ -287,7 +287,7 @@ Value str_join(Interpreter&, const Value& self, ArgReader& args) {
   const Value items = args.require("iterable");
   String text;
   bool first = true;
-  const auto source = iterate(items);  // owns what the loop walks
+  const auto source = iterate(items);  // keeps the items alive during the loop
   for (const Value& item : source->items) {
     spend_steps(1);
     if (!first) text += *self.as<String>();
@@ -300,7 +300,7 @@ Value str_join(Interpreter&, const Value& self, ArgReader& args) {
 template <typename Holds>
 Value all_characters(const Value& self, Holds&& holds) {
   const String& s = *self.as<String>();
-  spend(4 * s.size());  // categories are looked up in large tables
+  spend(4 * s.size());  // charged extra, because categories are looked up in large tables
   for (std::size_t pos = 0; pos < s.size();)
     if (!holds(utf8::next(s, pos))) return Value(false);
   return Value(!s.empty());
@@ -397,7 +397,7 @@ constexpr std::array kDictMethods = {
 constexpr std::array kListMethods = {Entry{"index", list_index}, Entry{"count", list_count},
                                      Entry{"copy", same}};
 
-// Python has these too. Most change their object, which the sandbox that templates run in forbids.
+// Python's other methods. Most modify their object, which the sandbox of templates forbids.
 constexpr std::array<std::string_view, 34> kOtherMethods = {
     "encode",    "expandtabs",  "format_map", "isascii",    "isdecimal",  "isidentifier",
     "isnumeric", "isprintable", "istitle",    "maketrans",  "swapcase",   "translate",
@@ -413,7 +413,7 @@ const Entry* find_in(const std::array<Entry, N>& table, std::string_view name) {
   return it == table.end() ? nullptr : &*it;
 }
 
-// Which of the other methods belong to which type.
+// Whether Python's type of `self` has the i-th of the other methods.
 bool python_has(const Value& self, std::size_t i) {
   if (is_string(self)) return i < 12;
   if (self.as<Dict>() != nullptr) return i >= 12 && i < 18;

@@ -1,4 +1,4 @@
-// The syntax tree of a template. Built by the parser, then only read.
+// The syntax tree of a template. Built by the parser, read-only afterwards.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ using TestFunction = bool (*)(Interpreter&, const Value& input, Args&);
 struct Expr;
 using ExprPtr = std::unique_ptr<Expr>;
 
-// Trees deeper than this are refused: evaluating and freeing them recurses.
+// Deeper trees are refused, because evaluating and freeing them is recursive.
 inline constexpr int kMaxTreeDepth = 200;
 
 struct Expr {
@@ -42,7 +42,7 @@ struct Expr {
     binary,       // children[0] text children[1]
     concat,       // children[0] ~ children[1] ~ ...
     compare,      // children[0] ops[0] children[1] ops[1] children[2] ...
-    conditional,  // children[0] if children[1] else children[2]; the last may be missing
+    conditional,  // children[0] if children[1] else children[2]; the last may be absent
   };
   Kind kind;
   int line = 0;
@@ -67,11 +67,11 @@ struct Stmt {
     if_,           // branches in order; a branch without a condition is else
     for_,          // for target in expr if condition: body else other
     set,           // target = expr
-    set_block,     // target = what body prints, through the filters of expr if there are any
+    set_block,     // target = output of body, through the filters of expr if there are any
     macro,         // text(parameters) prints body
-    filter_block,  // what body prints, through the filters of expr
-    call_block,    // what the call expr prints, whose caller(parameters) prints body
-    block,         // body, with the names that are set outside of all others
+    filter_block,  // prints the output of body through the filters of expr
+    call_block,    // prints the result of the call expr; its caller(parameters) prints body
+    block,         // body, with top-level names only
     with,          // assignments, body
     group,         // body (generation marks)
     break_,
@@ -93,13 +93,13 @@ struct Stmt {
   std::vector<std::pair<ExprPtr, ExprPtr>> assignments;
 };
 
-// The filters and tests that there are; null for names that do not exist.
+// Lookup of the existing filters and tests; null for unknown names.
 struct Builtins {
   FilterFunction (*filter)(std::string_view name);
   TestFunction (*test)(std::string_view name);
 };
 
-// Throws Error, naming what is not supported.
+// Throws Error with the name of an unsupported construct.
 Body parse(std::string_view source, const Builtins& builtins);
 
 }  // namespace tandem::jinja

@@ -64,7 +64,8 @@ class Lexer {
     if (at("\n")) advance(1);
   }
 
-  // The output up to the next tag, less what the tag's sign or lstrip_blocks strips, then the tag.
+  // Reads the output up to the next tag, without white space that the tag's sign or lstrip_blocks
+  // removes, then the tag.
   void text_and_tag() {
     std::size_t begin = pos_;
     do {
@@ -115,7 +116,7 @@ class Lexer {
     }
   }
 
-  // {% raw %} ... {% endraw %}, if that is the tag at hand.
+  // Reads {% raw %} ... {% endraw %} if the current tag is one.
   bool raw() {
     std::string_view after = strip_left(rest());
     if (!after.starts_with("raw")) return false;
@@ -154,7 +155,7 @@ class Lexer {
     fail("raw has no endraw");
   }
 
-  // The end of the tag, if it is here.
+  // Reads the end of the tag if it is here.
   bool tag_end(bool block) {
     const std::string_view close = block ? "%}" : "}}";
     const char sign = at("-") || (block && at("+")) ? rest()[0] : '\0';
@@ -167,7 +168,7 @@ class Lexer {
   }
 
   void inside_tag(bool block) {
-    std::string open;  // the brackets that are open: inside them "}}" is no end
+    std::string open;  // the open brackets; inside them "}}" does not end the tag
     while (true) {
       skip_space();
       if (pos_ == source_.size()) fail("a tag has no end");
@@ -239,7 +240,8 @@ class Lexer {
     advance(i + 1);
   }
 
-  // Python's escapes; s[i] is what follows the backslash. Returns where the string goes on.
+  // Resolves Python's escapes; s[i] is the character after the backslash. Returns the index after
+  // the escape.
   std::size_t escape(std::string_view s, std::size_t i, std::string& value) const {
     constexpr std::string_view kFrom = "abfnrtv\\'\"";
     constexpr std::string_view kTo = "\a\b\f\n\r\t\v\\'\"";
@@ -265,7 +267,7 @@ class Lexer {
       return i + 1 + digits;
     }
     if (c == 'N' || (c >= '0' && c <= '7')) fail(fmt::format("escape \\{} is not supported", c));
-    value += '\\';  // as Python does with what it does not know
+    value += '\\';  // unknown escapes keep the backslash, as in Python
     value += c;
     return i + 1;
   }

@@ -1,4 +1,4 @@
-// The source of a template to tokens, with Jinja's rules for white space around tags.
+// Splits a template's source into tokens, with Jinja's rules for white space around tags.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct Token {
     variable_begin,  // {{
     variable_end,    // }}
     name,
-    string,   // text: the value, escapes resolved
+    string,   // text: the value, with escapes resolved
     integer,  // text: the digits, without underscores
     floating,
     op,  // punctuation
@@ -26,8 +26,8 @@ struct Token {
   int line;
 };
 
-// As in an environment with trim_blocks and lstrip_blocks, which is what chat templates are written
-// for. Throws Error. The last token is `end`.
+// Uses trim_blocks and lstrip_blocks, which chat templates are written for. Throws Error. The last
+// token is `end`.
 std::vector<Token> tokenize(std::string_view source);
 
 }  // namespace tandem::jinja

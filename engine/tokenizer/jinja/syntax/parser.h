@@ -1,5 +1,5 @@
-// Recursive descent over the tokens of a template. Private to the parser's two files: expressions
-// and statements.
+// A recursive descent parser over the tokens of a template, for the parser's two source files
+// (expressions and statements) only.
 #pragma once
 
 #include <string>
@@ -31,7 +31,7 @@ class Parser {
   [[noreturn]] void fail(const std::string& message) const;
   [[noreturn]] void fail_unexpected(const std::string& wanted) const;
 
-  // Expressions, loosest first.
+  // Expressions, in order of increasing precedence.
   ExprPtr expression(bool with_conditional = true);
   ExprPtr parse_or();
   ExprPtr parse_and();
@@ -49,7 +49,7 @@ class Parser {
   ExprPtr parse_test(ExprPtr input);
   ExprPtr parse_subscript(ExprPtr node);
   void parse_arguments(Expr& call);
-  // One expression, or a tuple if there are commas. `parenthesized` allows the empty tuple.
+  // Parses one expression, or a tuple if there are commas. `parenthesized` allows the empty tuple.
   ExprPtr parse_tuple(bool with_conditional, bool parenthesized = false);
   bool tuple_ends() const;
   ExprPtr node(Expr::Kind kind) const;
@@ -69,18 +69,18 @@ class Parser {
   ExprPtr parse_target(bool allow_member);
   ExprPtr parse_one_target(bool allow_member);
   void end_block();
-  void end_tag(std::string_view name);  // the closing tag, at which parse_body stopped
+  void end_tag(std::string_view name);  // reads the closing tag, at which parse_body stopped
 
   std::vector<Token> tokens_;
   Builtins builtins_;
   std::size_t pos_ = 0;
-  int nesting_ = 0;  // of the descent itself
-  int loops_ = 0;    // around this place, for break and continue
+  int nesting_ = 0;  // depth of the recursion
+  int loops_ = 0;    // number of enclosing loops, for break and continue
 
   struct Nesting;
 };
 
-// Counts the descent, so that hostile templates cannot exhaust the stack.
+// Limits the recursion, so that hostile templates cannot exhaust the stack.
 struct Parser::Nesting {
   explicit Nesting(Parser& p) : parser(p) {
     constexpr int kMaxNesting = 100;

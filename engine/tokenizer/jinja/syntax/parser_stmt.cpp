@@ -15,8 +15,8 @@ Body Parser::parse_template() {
   return parse_body({});
 }
 
-// Up to a tag in `ends`, whose {% and name are then consumed by the caller (end_tag, parse_if...);
-// with no ends, to the end of the template.
+// Parses up to a tag in `ends`, whose {% and name the caller then consumes (end_tag, parse_if...);
+// if `ends` is empty, to the end of the template.
 Body Parser::parse_body(std::initializer_list<std::string_view> ends) {
   const Nesting guard(*this);
   Body body;
@@ -73,7 +73,7 @@ Stmt Parser::parse_statement(const std::string& tag) {
     end_block();
     return Stmt(tag == "break" ? Stmt::Kind::break_ : Stmt::Kind::continue_);
   }
-  if (tag == "generation") {  // marks what to train on: nothing to a server
+  if (tag == "generation") {  // marks text for training; no effect in a server
     Stmt result(Stmt::Kind::group);
     end_block();
     result.body = parse_body({"endgeneration"});
@@ -167,7 +167,7 @@ void Parser::parse_parameters(Stmt& macro) {
   expect_op(")");
 }
 
-// {% call(x) f(y) %}...{% endcall %}: what f prints, given the body as a macro.
+// {% call(x) f(y) %}...{% endcall %}: prints the result of f, which receives the body as a macro.
 Stmt Parser::parse_call() {
   Stmt result(Stmt::Kind::call_block);
   result.text = "caller";
@@ -183,7 +183,7 @@ Stmt Parser::parse_call() {
   return result;
 }
 
-// A template that no other one extends prints its blocks where they stand.
+// Without template inheritance, a block is printed in its place.
 Stmt Parser::parse_block() {
   Stmt result(Stmt::Kind::block);
   result.text = expect_name();

@@ -10,7 +10,7 @@
 namespace tandem::jinja {
 namespace {
 
-constexpr std::uint64_t kLookEveryUnits = 1U << 18;  // well under a millisecond
+constexpr std::uint64_t kLookEveryUnits = 1U << 18;  // well under a millisecond of work
 
 }  // namespace
 

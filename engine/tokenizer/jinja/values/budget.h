@@ -1,7 +1,7 @@
-// What a rendering may take: work and memory. One Budget is in force on a thread for the time of a
-// rendering; whatever walks, compares, copies or makes a value pays there, and values pay for every
-// byte they hold through their allocator. So no construct of a template can do work for nothing,
-// whichever function does it.
+// Limits on the work and memory of a rendering. One Budget is active on a thread during a
+// rendering. All functions that traverse, compare, copy or create values charge it, and values
+// charge it for every byte that they own through their allocator. So no construct of a template can
+// do unlimited work, whichever function executes it.
 #pragma once
 
 #include <cstddef>
@@ -17,31 +17,32 @@
 
 namespace tandem::jinja {
 
-// A unit of work is about one byte looked at, copied or made; these are for what has no bytes.
+// A unit of work is about one byte read, copied or created; the constants below are for operations
+// without bytes.
 inline constexpr std::uint64_t kStepUnits = 32;  // a statement, an expression, a value visited
-inline constexpr std::uint64_t kItemUnits = 8;   // an item of a list passed by
+inline constexpr std::uint64_t kItemUnits = 8;   // a list item skipped
 
 class Budget {
  public:
   struct Limits {
     std::uint64_t work_units = 5'000'000 * kStepUnits;  // about half a second
-    std::uint64_t held_bytes = 64U << 20;               // by all values at one time
+    std::uint64_t held_bytes = 64U << 20;               // of all values at any time
   };
-  // Asked every few thousand steps. All may be left empty.
+  // Checked every few thousand steps. All members are optional.
   struct Watch {
-    std::function<bool()> stopped;  // true: somebody wants this thread back
+    std::function<bool()> stopped;  // true: the thread is needed elsewhere
     std::function<TimePoint()> now;
-    TimePoint deadline{};  // of `now`
+    TimePoint deadline{};  // compared with `now`
   };
-  // Puts a budget in force on this thread.
+  // Activates a budget on this thread.
   class Scope;
 
   Budget(const Limits& limits, Watch watch) : limits_(limits), watch_(std::move(watch)) {}
   Budget(const Budget&) = delete;
   Budget& operator=(const Budget&) = delete;
 
-  // Pay before doing. Throw Error when nothing is left, the deadline has passed, or somebody asks
-  // for an end (then a Stopped).
+  // Charge before the work is done. Throws Error if the budget is exhausted or the deadline has
+  // passed, and Stopped if `stopped` returns true.
   void spend(std::uint64_t units) {
     spent_ += units;
     if (spent_ >= next_look_) look();
@@ -52,7 +53,7 @@ class Budget {
   std::uint64_t spent() const { return spent_; }
   std::uint64_t held() const { return held_; }
 
-  // The one in force on this thread; null outside of renderings.
+  // The active budget of this thread; null outside of renderings.
   static Budget*& current() {
     thread_local Budget* budget = nullptr;
     return budget;
@@ -79,7 +80,7 @@ class Budget::Scope {
   Budget* outer_;
 };
 
-// From the budget in force; free of charge where there is none, as for a template's constants.
+// Charges the active budget; without one it is free, as for a template's constants.
 inline void spend(std::uint64_t units) {
   if (Budget* budget = Budget::current()) budget->spend(units);
 }
@@ -87,7 +88,7 @@ inline void spend_steps(std::uint64_t steps) {
   spend(steps * kStepUnits);
 }
 
-// The allocator of all that values own: what is allocated is paid for, as work and as memory.
+// The allocator of all memory that values own: allocations are charged as work and as memory.
 template <typename T>
 struct Metered {
   using value_type = T;
@@ -111,7 +112,7 @@ struct Metered {
 };
 
 using String = std::basic_string<char, std::char_traits<char>, Metered<char>>;
-// A tree: its look-ups stay short whatever names a stranger chooses, which hash tables' do not.
+// A tree, because its lookups remain fast for hostile names, unlike those of hash tables.
 template <typename T>
 using Names = std::map<String, T, std::less<>, Metered<std::pair<const String, T>>>;
 

@@ -1,5 +1,5 @@
-// Equality, order and membership. Each value visited is a step: two values may share their parts
-// many times over, so that the visits outnumber what is held.
+// Equality, order and membership. Each visit of a value is charged as a step, because values can
+// share their parts, so that there are many more visits than values.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// How the interpreter's parts report a failure to each other. None of these leaves
-// engine/tokenizer: ChatTemplate turns them into a Status.
+// Exceptions of the interpreter. They do not leave engine/tokenizer: ChatTemplate converts them to
+// a Status.
 #pragma once
 
 #include <stdexcept>
@@ -10,16 +10,16 @@ namespace tandem::jinja {
 class Error : public std::runtime_error {
  public:
   Error(const std::string& message, int at_line = 0) : std::runtime_error(message), line(at_line) {}
-  int line;  // 0: not known
+  int line;  // 0: unknown
 };
 
-// What raise_exception throws: a refusal that the template's author wrote for its users.
+// Thrown by raise_exception: a refusal that the template's author wrote for users.
 class Raised : public Error {
  public:
   using Error::Error;
 };
 
-// Nothing is wrong with the template: its thread is wanted back.
+// The rendering was stopped without an error in the template, because its thread is needed.
 class Stopped : public Error {
  public:
   using Error::Error;

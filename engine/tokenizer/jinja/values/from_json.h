@@ -1,4 +1,4 @@
-// A request's JSON as values.
+// Converts a request's JSON to values.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -7,7 +7,7 @@
 
 namespace tandem::jinja {
 
-// Members keep their order. Throws Error when nested deeper than half of kMaxValueDepth.
+// Members keep their order. Throws Error if the JSON is nested deeper than half of kMaxValueDepth.
 Value from_json(const nlohmann::ordered_json& json, int depth = 0);
 
 }  // namespace tandem::jinja

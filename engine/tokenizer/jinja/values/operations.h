@@ -1,4 +1,4 @@
-// What Python's built-in operations do with values. All pay for what they look at.
+// Python's built-in operations on values. All charge the budget for the data that they read.
 #pragma once
 
 #include <cstdint>
@@ -30,23 +30,23 @@ inline bool is_string(const Value& v) {
   return v.type() == Value::Type::string;
 }
 
-// For what looks at all of a text, or at each item once.
+// Charges for reading a whole text, or each item once.
 void spend_for(const Value& v);
 
-const char* type_name(const Value& v);  // as Python calls it
+const char* type_name(const Value& v);  // Python's name of the type
 int depth_of(const Value& v);
 bool truthy(const Value& v);
-// bool, int and float, as a number; throws Error for others.
+// Converts bool, int and float; throws Error for others.
 double double_of(const Value& v);
-// bool and int; throws Error for others.
+// Converts bool and int; throws Error for others.
 std::int64_t integer_of(const Value& v);
-// In characters or items. Throws Error if there is none.
+// In characters or items. Throws Error if the value has no length.
 std::size_t length_of(const Value& v);
-// The items that a loop sees; throws Error if the value cannot be iterated.
+// Returns the items for a loop; throws Error if the value is not iterable.
 std::shared_ptr<const Sequence> iterate(const Value& v);
 
 bool equals(const Value& a, const Value& b);
-// Throws Error when Python cannot order the two.
+// Throws Error if Python cannot order the two.
 bool less(const Value& a, const Value& b);
 bool contains(const Value& container, const Value& item);
 

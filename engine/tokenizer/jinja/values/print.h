@@ -1,4 +1,4 @@
-// Values as text. Each value visited is a step, each byte made is paid for.
+// Conversion of values to text. Each visit of a value is charged as a step, and each byte written.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace tandem::jinja {
 
-// As Python's str() and repr(); throw Error for what cannot be printed.
+// Like Python's str() and repr(); throw Error for values that cannot be printed.
 String str(const Value& v);
 String repr(const Value& v);
 

@@ -5,7 +5,7 @@
 namespace tandem::jinja {
 namespace {
 
-// memmem is linear (two-way) in the C library we build with.
+// memmem is linear (two-way) in our C library.
 std::size_t find_from(std::string_view text, std::string_view part, std::size_t from) {
   const void* found = memmem(text.data() + from, text.size() - from, part.data(), part.size());
   if (found == nullptr) return std::string_view::npos;
@@ -29,7 +29,7 @@ Offsets find_all(std::string_view text, std::string_view part, std::int64_t max,
   spend(text.size() + part.size());
   Offsets found;
   const auto full = [&] { return max >= 0 && static_cast<std::int64_t>(found.size()) >= max; };
-  if (from_right) {  // from the left in the mirror
+  if (from_right) {  // searches the reversed text from the left
     const String mirrored(text.rbegin(), text.rend());
     const String mirrored_part(part.rbegin(), part.rend());
     for (const std::size_t at : find_all(mirrored, mirrored_part, max))

@@ -21,13 +21,13 @@ char32_t lower(char32_t c) {
   return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)));
 }
 void append(String& out, char32_t c) {
-  std::string bytes;  // of a few bytes, which need no memory of their own
+  std::string bytes;  // a few bytes, which need no allocation
   utf8::append(bytes, c);
   out += bytes;
 }
 void append_upper(String& out, char32_t c) {
   if (c == 0xDF) {
-    out += "SS";  // the one common letter whose upper case is two
+    out += "SS";  // the one common letter whose upper case has two characters
   } else {
     append(out, upper(c));
   }
@@ -164,7 +164,7 @@ String float_text(double value) {
   const std::string_view text(buffer, static_cast<std::size_t>(end.ptr - buffer));
   const std::size_t e = text.find('e');
   int exponent = 0;
-  const std::size_t sign = text[e + 1] == '+' ? 2 : 1;  // from_chars takes no plus
+  const std::size_t sign = text[e + 1] == '+' ? 2 : 1;  // from_chars does not accept a plus sign
   std::from_chars(text.data() + e + sign, text.data() + text.size(), exponent);
   if (exponent >= -4 && exponent < 16) {
     const auto fixed =

@@ -11,7 +11,7 @@
 namespace tandem::jinja {
 namespace {
 
-// Of what holds something `depth` deep.
+// Returns the depth of a container whose contents have `depth`.
 int one_deeper(int depth) {
   if (depth >= kMaxValueDepth) throw Error("values nested too deeply");
   return depth + 1;

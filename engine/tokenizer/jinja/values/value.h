@@ -1,5 +1,5 @@
 // The values that templates compute with: Python's, as far as templates use them. Immutable, except
-// namespaces. What they hold is paid for (budget.h). What is done with them:
+// namespaces. Their memory is charged to the budget (budget.h). Their operations:
 //   operations.h  truth, length, iteration, numbers, comparison
 //   print.h       str and repr, JSON text
 //   access.h      attributes, items, slices, methods
@@ -23,11 +23,11 @@ class Interpreter;
 using Values = std::vector<Value, Metered<Value>>;
 struct Args;
 
-// How deep values may nest: what walks them (printing, comparing, freeing) recurses.
+// The limit on nesting, because traversal (printing, comparing, freeing) is recursive.
 inline constexpr int kMaxValueDepth = 128;
 
 struct Undefined {
-  String name;  // what was looked up, for messages
+  String name;  // the name that was looked up, for messages
 };
 struct None {};
 struct Sequence;  // a list or a tuple
@@ -64,11 +64,11 @@ class Value {
   explicit Value(std::shared_ptr<T> p) : data_(std::move(p)) {}
 
   Type type() const { return static_cast<Type>(data_.index()); }
-  // Null if the value is something else. T: bool, std::int64_t, double, Undefined, String,
-  // Sequence, Dict, Function, Namespace, Loop. The last two can be changed through it.
+  // Null if the value has another type. T: bool, std::int64_t, double, Undefined, String, Sequence,
+  // Dict, Function, Namespace, Loop. The last two can be modified through it.
   template <typename T>
   auto* as() const;
-  // As as(), sharing what it is.
+  // Like as(), but shares ownership.
   std::shared_ptr<const Sequence> shared_sequence() const;
 
  private:
@@ -88,13 +88,13 @@ struct Sequence {
   Values items;
   bool is_tuple = false;
   int depth = 1;
-  bool is_group = false;  // a tuple of groupby: its items are called grouper and list, too
+  bool is_group = false;  // a tuple of groupby: its items also have the names grouper and list
 };
 // Keeps the order of insertion. Keys are strings, numbers, booleans or None.
 struct Dict {
   using Item = std::pair<Value, Value>;
   std::vector<Item, Metered<Item>> items;
-  Names<std::size_t> index;  // by the key's type and text
+  Names<std::size_t> index;  // keyed by the key's type and text
   int depth = 1;
 
   void set(const Value& key, Value value);
@@ -114,16 +114,16 @@ struct Loop {  // the variable `loop`
   std::shared_ptr<const Sequence> items;
   std::size_t index0 = 0;
   Values changed;               // the last arguments of loop.changed()
-  std::size_t depth0 = 0;       // of recursive loops within one another
-  Function::Call recurse = {};  // loop(items) of a recursive loop; empty: it is none
+  std::size_t depth0 = 0;       // nesting depth of recursive loops
+  Function::Call recurse = {};  // loop(items) of a recursive loop; empty: not recursive
 };
 
-// These throw Error when the value would be nested deeper than kMaxValueDepth.
+// These throw Error if the value would be nested deeper than kMaxValueDepth.
 Value make_list(Values items);
 Value make_tuple(Values items);
 Value make_group(Value grouper, Value list);
 Value make_dict(std::shared_ptr<Dict> dict);
-// `self`: a value that `call` holds.
+// `self` is a value that `call` holds.
 Value make_function(std::string_view name, Function::Call call, const Value* self = nullptr);
 Value make_undefined(std::string_view name);
 
