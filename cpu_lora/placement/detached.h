@@ -1,4 +1,4 @@
-// A process that outlives the one that starts it: no terminal, no session, no descriptors of ours.
+// A process that outlives its parent: it has no terminal, no session and no descriptors of ours.
 #pragma once
 
 #include <sys/types.h>
@@ -10,11 +10,10 @@
 
 namespace tandem {
 
-// Owns what the process writes to standard error, not the process: destruction leaves it running.
-// Move-only.
+// Owns the process's standard error, not the process: the destructor leaves it running. Move-only.
 class DetachedProcess {
  public:
-  // Runs this very program with `arguments` (without its name) and `environment` ("NAME=value").
+  // Runs this program with `arguments` (without its name) and `environment` ("NAME=value").
   static Result<DetachedProcess> start(const std::vector<std::string>& arguments,
                                        const std::vector<std::string>& environment);
 
@@ -23,20 +22,20 @@ class DetachedProcess {
   ~DetachedProcess();
 
   pid_t pid() const { return pid_; }
-  // As long as its starter lives; reaps it. Does not wait.
+  // Whether the process has ended; reaps it. Does not wait. Usable while its parent lives.
   bool has_ended();
-  // -1: it has not ended, or a signal ended it.
+  // -1: the process has not ended, or a signal ended it.
   int exit_status() const;
-  // How it ended and what it said, in a line: "exit status 1: tandem worker: ...".
+  // How the process ended and its last output in one line: "exit status 1: tandem worker: ...".
   std::string last_words() const;
-  // What it wrote to standard error so far.
+  // Its standard error so far.
   std::string complaints() const;
 
  private:
   DetachedProcess(pid_t pid, int complaints) : pid_(pid), complaints_(complaints) {}
 
   pid_t pid_ = -1;
-  int complaints_ = -1;  // a file in memory: unlike a pipe it never blocks or kills who writes
+  int complaints_ = -1;  // a file in memory: unlike a pipe it never blocks or kills the writer
   int wait_status_ = 0;
   bool ended_ = false;
 };

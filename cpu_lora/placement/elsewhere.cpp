@@ -32,7 +32,7 @@ bool has_other_mounts(int pid) {
   return !failure && ours != theirs;
 }
 
-// Its number among the processes of its own namespace, the last of status's NSpid.
+// The process's pid in its own pid namespace: the last one of NSpid in its status.
 std::string inner_pid(int pid) {
   std::ifstream file(file_of(pid, "status"));
   for (std::string line; std::getline(file, line);) {
@@ -41,7 +41,8 @@ std::string inner_pid(int pid) {
   return std::to_string(pid);
 }
 
-// Where that may not be read, whether it is an engine at all; false where there is no such process.
+// Whether the process has mapped the region. If its maps may not be read: whether it is an engine
+// at all; false if there is no such process.
 bool has_mapped(int pid, const std::string& region) {
   std::error_code failure;
   if (!fs::exists(file_of(pid, "maps"), failure)) return false;

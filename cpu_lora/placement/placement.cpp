@@ -11,8 +11,8 @@ namespace tandem {
 namespace {
 
 constexpr std::size_t kSampledPages = 4096;
-// A few pages elsewhere are the kernel's business: what the first to touch them was, or a full
-// node.
+// A few pages on other nodes are normal: the kernel places them, for example by the first thread
+// that touched them or because a node is full.
 constexpr double kShareOfRegion = 0.9;
 constexpr double kShareOfOwn = 0.5;
 
@@ -34,7 +34,7 @@ ObservedWorker observe_worker(int group, int index, const WorkerSlot& worker_slo
   ObservedWorker worker;
   worker.group = group;
   worker.worker_slot = index;
-  // Nothing here orders anything: a worker that sits down just now may be seen half.
+  // relaxed loads: a worker that is just taking its slot may be read half written.
   worker.pid = static_cast<int>(worker_slot.pid.load(std::memory_order_relaxed));
   worker.state = worker_slot.state.load(std::memory_order_relaxed);
   worker.claimed_cpu = static_cast<std::int32_t>(worker_slot.cpu.load(std::memory_order_relaxed));
@@ -100,7 +100,8 @@ class Judge {
   }
   void judge_worker(const ObservedWorker& worker);
   void judge_cpu(const ObservedWorker& worker, const std::string& name, int cpu);
-  // By the engine's threads, of which some are pinned nowhere. True where they tell nothing.
+  // Whether the engine's threads may run on the cpu; some of them are not pinned. True if the
+  // threads' cpus are unknown.
   bool may_use(int cpu) const {
     bool any = false;
     for (const ThreadPlace& thread : engine_.threads) {
@@ -118,7 +119,7 @@ class Judge {
   std::map<int, int> worker_on_;  // cpu to pid
 };
 
-// Such threads share cores with workers, and one of both makes room (ReaderPlan).
+// These threads share cores with workers, and one of the two makes room (ReaderPlan).
 bool reads_adapters(const ThreadPlace& thread) {
   return thread.name == "adapter disk" || thread.name.starts_with("loader-");
 }
@@ -146,7 +147,7 @@ void Judge::judge_worker(const ObservedWorker& worker) {
         fmt::format("kill {}: the engine starts it again on its own cpu", worker.pid));
   }
   if (cpu < 0) {
-    // A group of no node whose workers nobody meant for a cpu: then anywhere is right.
+    // A group without a node whose workers have no intended cpu may run anywhere.
     if (group(worker.group).node < 0) return;
     add(fmt::format("{} is bound to no cpu", name),
         fmt::format("taskset -cp CPU {}, with a cpu of node {}", worker.pid,
@@ -174,7 +175,7 @@ void Judge::judge_worker(const ObservedWorker& worker) {
   }
 }
 
-// The cpu itself: nobody else's, and of the group's node.
+// Reports a cpu that another thread uses or that is not on the group's node.
 void Judge::judge_cpu(const ObservedWorker& worker, const std::string& name, int cpu) {
   const std::vector<int>& kept = engine_.info.engine_cpus;
   if (std::find(kept.begin(), kept.end(), cpu) != kept.end()) {
@@ -197,15 +198,15 @@ void Judge::judge_cpu(const ObservedWorker& worker, const std::string& name, int
   }
 }
 
-// Most of the engine's threads may run anywhere. Those that may not need a cpu that is no worker's,
-// and one of the engine's own where these are known.
+// Most of the engine's threads may run anywhere. The restricted ones must be allowed a cpu without
+// a worker, or one of the engine's own cpus if these are known.
 void Judge::judge_threads() {
   const std::vector<int>& kept = engine_.info.engine_cpus;
   const auto right = [&](int cpu) {
     return kept.empty() ? worker_on_.count(cpu) == 0
                         : std::find(kept.begin(), kept.end(), cpu) != kept.end();
   };
-  std::map<std::vector<int>, std::vector<int>> astray;  // by the cpus they may run on
+  std::map<std::vector<int>, std::vector<int>> astray;  // by the cpus that they may run on
   for (const ThreadPlace& thread : engine_.threads) {
     if (reads_adapters(thread)) continue;
     if (std::none_of(thread.allowed.begin(), thread.allowed.end(), right)) {

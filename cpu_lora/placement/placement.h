@@ -1,6 +1,6 @@
-// Whether a running engine's threads and workers are where they belong: what the engine says of
-// itself in its control region and mailboxes, against the kernel's account of where they run and
-// where the shared memory lies. Looking and judging are apart, so that any machine can be judged.
+// Checks whether a running engine's threads, workers and shared memory are placed as intended: it
+// compares the engine's control region and mailboxes with what the kernel reports. Observing and
+// judging are separate, so that any machine's state can be judged.
 #pragma once
 
 #include <string>
@@ -18,28 +18,28 @@ namespace tandem {
 struct ObservedWorker {
   int group = 0;
   int worker_slot = 0;
-  int pid = 0;           // 0: nobody sits there
-  int claimed_cpu = -1;  // that it says it is bound to; -1: none
-  int meant_cpu = -1;    // that the engine means for the worker slot; -1: none
-  bool alive = false;    // the rest is known of the living only
+  int pid = 0;           // 0: the slot is empty
+  int claimed_cpu = -1;  // the cpu that the worker says it is bound to; -1: none
+  int meant_cpu = -1;    // the cpu that the engine intends for the worker slot; -1: none
+  bool alive = false;    // the following fields are set only if it is alive
   WorkerSlotState state = WorkerSlotState::empty;
   std::vector<int> allowed;
   int last_cpu = -1;
-  PagesByNode own_pages;  // empty: not to be known
+  PagesByNode own_pages;  // empty: unknown
 };
 
 struct ObservedRegion {
   int group = 0;
   std::string what;  // "arena"
   std::string name;
-  PagesByNode pages;    // of a sample
-  std::string problem;  // why they are not known; empty: they are
+  PagesByNode pages;    // sampled
+  std::string problem;  // why the pages are unknown; empty: they are known
 };
 
 struct ObservedEngine {
   ControlInfo info;
   std::vector<ThreadPlace> threads;     // the engine's own
-  std::vector<ObservedWorker> workers;  // worker slots that somebody has or should have
+  std::vector<ObservedWorker> workers;  // worker slots that have or should have a worker
   std::vector<ObservedRegion> regions;
 };
 
@@ -48,16 +48,16 @@ struct Drift {
   std::string remedy;  // a command, or what to do
 };
 
-// As read_control; also not_found where the engine has ended and left its region.
+// Errors of read_control, and not_found if the engine has ended and left its region.
 Result<ObservedEngine> observe_engine(int pid);
 
-// Empty: all is as it should be. `machine` is the one that the engine was observed on.
+// Empty: everything is placed as intended. `machine` is the one that the engine was observed on.
 std::vector<Drift> find_drift(const ObservedEngine& engine, const MachineMap& machine);
 
-// Cores that the engine of this pid and another one have both taken, by what all of them have said.
+// Cores that both the engine `pid` and another engine have claimed.
 std::vector<Drift> find_overlaps(int pid, const std::vector<ClaimedCores>& claims);
 
-// The share of pages that lie on `node`; 1 where there are none.
+// The share of pages that are on `node`; 1 if there are no pages.
 double share_on(const PagesByNode& pages, int node);
 
 }  // namespace tandem

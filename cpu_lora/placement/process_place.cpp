@@ -24,7 +24,7 @@ Result<std::string> read_proc(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::stringstream text;
   if (file) text << file.rdbuf();
-  // Files of /proc open and then refuse to be read, too.
+  // Some files of /proc can be opened but not read.
   if (file && !text.str().empty()) return text.str();
   return errno_status(path, errno == 0 ? ENOENT : errno);
 }
@@ -46,7 +46,7 @@ std::string_view field_of(std::string_view text, std::string_view key) {
   return text.substr(at, text.find('\n', at) - at);
 }
 
-// Field 39 of /proc/PID/stat. The second, the name, may hold blanks and brackets.
+// Field 39 of /proc/PID/stat. The second field, the name, may contain blanks and brackets.
 int last_cpu_of(std::string_view stat) {
   constexpr int kField = 39;
   std::size_t at = stat.rfind(')');
@@ -68,7 +68,7 @@ Result<ThreadPlace> read_thread_place(int pid, int tid) {
   TANDEM_ASSIGN(place.allowed, parse_id_list(field_of(status, "\nCpus_allowed_list:")));
   place.last_cpu = last_cpu_of(stat);
   place.name = field_of(status, "Name:");
-  // One that has ended and is not yet reaped runs nowhere.
+  // A process that has ended and is not yet reaped runs nowhere.
   const std::string_view state = field_of(status, "\nState:");
   if (state.starts_with('Z') || state.starts_with('X')) {
     return error(StatusCode::not_found, "process {} has ended", pid);
@@ -96,7 +96,7 @@ PagesByNode parse_numa_maps(std::string_view text) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
-    // What is shared with other processes lies where they wanted it.
+    // Pages shared with other processes are skipped, because another process may have placed them.
     if (line.find(" anon=") == std::string_view::npos) continue;
     for (std::size_t at = line.find(" N"); at != std::string_view::npos;
          at = line.find(" N", at + 1)) {
@@ -130,11 +130,11 @@ Result<PagesByNode> find_pages(const std::byte* begin, std::size_t bytes, std::s
   std::vector<int> places(sampled, -1);
   for (std::size_t i = 0; i < sampled; ++i) {
     const std::byte* address = begin + i * count / sampled * page;
-    // The kernel tells of pages in our own tables only, and this puts them there.
+    // move_pages() reports only pages in this process's page tables; reading a byte maps the page.
     (void)*reinterpret_cast<const volatile std::byte*>(address);
     addresses[i] = const_cast<std::byte*>(address);
   }
-  // Without target nodes it moves nothing and tells where they are.
+  // Without target nodes move_pages() moves nothing and reports where the pages are.
   if (::move_pages(0, sampled, addresses.data(), nullptr, places.data(), 0) != 0) {
     return errno == ENOSYS ? error(StatusCode::unavailable, "this kernel knows no NUMA nodes")
                            : errno_status("move_pages", errno);

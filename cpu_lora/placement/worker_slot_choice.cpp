@@ -6,8 +6,8 @@
 namespace tandem {
 namespace {
 
-// The kernel's word first: a worker's own may be damaged, and would keep whom a cpu is meant for
-// from it.
+// The kernel's value comes first: the one that the worker wrote may be damaged and would block the
+// cpu for the worker that it is intended for.
 int cpu_of(const ObservedWorker& worker) {
   return worker.allowed.size() == 1 ? worker.allowed.front() : worker.claimed_cpu;
 }
@@ -24,7 +24,7 @@ class Chooser {
       if (worker.pid > 0) taken_.insert(cpu_of(worker));
     }
     for (const ObservedWorker& worker : engine_.workers) choose_meant(worker);
-    // What is left of them, also beyond the wished number, is still the engine's to fill.
+    // The other intended cpus, also those beyond the wished number, remain reserved for the engine.
     for (const ObservedWorker& worker : engine_.workers) taken_.insert(worker.meant_cpu);
     if (wishes_.workers >= 0 || !means_any_) {
       for (std::size_t i = 0; i < engine_.info.groups.size(); ++i) choose_more(static_cast<int>(i));
@@ -55,7 +55,7 @@ class Chooser {
     PinOptions options = wishes_;
     options.workers = -1;
     options.engine_cores = std::max<int>(1, static_cast<int>(engine_.info.engine_cpus.size()));
-    options.host_device = false;  // all that is not the engine's
+    options.host_device = false;  // then all cores except the engine's are for workers
     if (group.node >= 0) options.node = group.node;
     const Result<PinPlan> plan = plan_pinning(machine_, options);
     if (!plan) {

@@ -1,4 +1,4 @@
-// Which empty worker slots of a running engine get a worker, and on which cpu.
+// Chooses which empty worker slots of a running engine get a worker, and on which cpu.
 #pragma once
 
 #include <string>
@@ -21,10 +21,10 @@ struct WorkerSlotChoices {
   std::vector<std::string> notes;  // why there are not more
 };
 
-// First the worker slots that the engine means a cpu for and where nobody sits. Then, if workers
-// are wished for (`wishes.workers`, counting those to be started) or the engine means none at all,
-// further worker slots, on what the plan of `wishes` gives to workers at the group's node. No cpu
-// that the engine keeps, that a worker slot is meant for, or that a worker is on.
+// First come the empty worker slots for which the engine intends a cpu. If workers are wished for
+// (`wishes.workers`, which counts those to be started), or if the engine intends none at all,
+// further worker slots follow, on the worker cpus of a plan with `wishes` at the group's node. No
+// cpu is chosen that the engine keeps, that is intended for a worker slot, or that a worker uses.
 WorkerSlotChoices choose_worker_slots(const ObservedEngine& engine, const MachineMap& machine,
                                       const PinOptions& wishes);
 

@@ -7,8 +7,8 @@
 namespace tandem {
 namespace {
 
-// A GPU's engine has few threads that ever run at once: its own, those of the server, of the load
-// stream and of the disk.
+// Few threads of a GPU's engine run at the same time: the engine's own thread, those of the server,
+// of the load stream and of the disk.
 constexpr int kLeastEngineCores = 2;
 constexpr int kMostEngineCores = 4;
 
@@ -43,8 +43,8 @@ class Counter {
     } else if (engine < 0) {
       engine = std::min(std::clamp(cores / 4, kLeastEngineCores, kMostEngineCores), cores);
       if (options_.workers >= 0) {
-        // Siblings of workers' cores, and cores beyond the plan's part, are worth less than one
-        // that the engine can do without.
+        // The engine gives up a core rather than let a worker have a sibling of another worker's
+        // core or a core outside the plan's part.
         const int near = number_of([](const CoreSlot& s) { return s.near && s.rank == 0; });
         const int own = number_of([](const CoreSlot& s) { return s.near && s.rank == 0 && s.own; });
         if (own > wished_workers) engine = std::min(engine, own - wished_workers);
@@ -63,8 +63,9 @@ class Counter {
   }
 
  private:
-  // Cores that defaults are made of, by the plan's places: the part of the nodes that is this
-  // plan's, as far as it is free; where others have all of that, as much of what is free beside it.
+  // The number of cores for the defaults, by place of the plan's GPUs: the free cores in this
+  // plan's part of the nodes. If other engines have claimed the whole part, the free cores outside
+  // it count, up to the size of the part.
   std::vector<int> part_by_place() const {
     std::vector<int> own(places_), own_free(places_), near_free(places_);
     for (const CoreSlot& slot : slots_) {
@@ -80,7 +81,7 @@ class Counter {
     return near_free;
   }
 
-  // The engine's are of the first place, as far as that has so many.
+  // The engine's cores are taken from the first place, as far as it has enough.
   int default_workers(const std::vector<int>& part, int cores, int engine) const {
     int left = engine;
     int workers = 0;

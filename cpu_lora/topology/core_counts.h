@@ -1,4 +1,4 @@
-// How many cores an engine and its workers get. Pure.
+// Chooses how many cores an engine and its workers get. Pure.
 #pragma once
 
 #include <cstddef>
@@ -11,21 +11,22 @@
 namespace tandem {
 
 struct CoreCounts {
-  // Slots that may be the engine's, near ones and others, and near ones that are workers' alone.
+  // Slots that the engine may use, near and far, and near slots that only workers may use.
   int near = 0;
   int far_engine = 0;
   int near_isolated = 0;
-  // Who gets how many.
+  // The chosen numbers of cores.
   int engine = 0;
   int workers = 0;
 };
 
-// Cores that a CPU quota leaves, one at least: threads of which more want to run at once are
-// stopped for the rest of its period.
+// The number of cores that a CPU quota allows, at least one. If more threads run at once, the
+// kernel stops them for the rest of the quota's period.
 int quota_of(const MachineMap& machine);
 
-// By the wishes, or else the defaults of pin_plan.h. Removes slots that other engines have claimed,
-// unless wishes need them or nothing else is left for the engine. `places`: of the plan's GPUs.
+// Chooses the numbers by the wishes in `options`, or by the defaults of pin_plan.h. Removes slots
+// that other engines have claimed, unless the wishes need them or no other slot is left for the
+// engine. `places`: the number of places of the plan's GPUs.
 CoreCounts choose_counts(const MachineMap& machine, const PinOptions& options, std::size_t places,
                          std::vector<CoreSlot>& slots);
 

@@ -30,7 +30,7 @@ MachineCoreKind describe(std::span<const hwloc_info_s> infos) {
   return kind;
 }
 
-// Fastest first; empty where hwloc cannot rank them.
+// The kinds, fastest first; empty if hwloc cannot rank them.
 std::vector<RankedKind> ranked_kinds(hwloc_topology_t topology) {
   std::vector<RankedKind> ranked;
   for (int index = hwloc_cpukinds_get_nr(topology, 0) - 1; index >= 0; --index) {
@@ -65,7 +65,7 @@ void read_core_kinds(hwloc_topology_t topology, MachineMap& map) {
   for (MachineCore& core : map.cores) {
     const auto kind =
         std::ranges::find_if(ranked, [&](const RankedKind& each) { return has(each, core); });
-    // A core of which nothing is said is not preferred to one that is known to be faster.
+    // A core of unknown kind is not preferred to a core that is known to be faster.
     core.speed_rank = static_cast<int>(std::min(kind - ranked.begin(), std::ssize(ranked) - 1));
   }
   for (RankedKind& each : ranked) map.core_kinds.push_back(std::move(each.kind));

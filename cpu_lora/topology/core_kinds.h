@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// Sets `map.core_kinds` and each core's speed_rank from the ranking that hwloc makes of what the
-// system says (or an XML file's <cpukind>). Requires `map.cores`.
+// Sets `map.core_kinds` and each core's speed_rank from hwloc's ranking, which uses the data of the
+// operating system (or of an XML file's <cpukind>). Requires `map.cores`.
 void read_core_kinds(hwloc_topology_t topology, MachineMap& map);
 
 }  // namespace tandem

@@ -32,7 +32,7 @@ class Finder {
     bool barred = false;
     for (const MachineThread& thread : core.threads) {
       if (excluded_.contains(thread.cpu)) {
-        // What keeps it busy would disturb its siblings as well.
+        // The load that keeps this thread busy would also disturb its siblings.
         barred = true;
         continue;
       }
@@ -49,7 +49,8 @@ class Finder {
     }
     if (found.empty() || (barred && !options_.smt)) return;
     if (!options_.smt) {
-      // One thread of each; an isolated one makes the core a worker's.
+      // One thread per core is used; if one is isolated, that one is taken and the core is for
+      // workers.
       const auto isolated = std::ranges::find_if(found, &CoreSlot::isolated);
       CoreSlot chosen = isolated == found.end() ? found.front() : *isolated;
       chosen.rank = 0;
@@ -58,7 +59,8 @@ class Finder {
     slots_.insert(slots_.end(), found.begin(), found.end());
   }
 
-  // What is busy on one thread of a core disturbs the others.
+  // A claim on one thread of a core counts for the whole core, because its threads disturb each
+  // other.
   CoreSlot::Claim claim_of(const MachineCore& core) const {
     const auto any_of = [&](const std::unordered_set<int>& cpus) {
       return !cpus.empty() && std::ranges::any_of(core.threads, [&](const MachineThread& thread) {
@@ -85,7 +87,7 @@ class Finder {
   std::vector<CoreSlot> slots_;
 };
 
-// Kinds from the fastest on until they have enough cores.
+// The slowest kind that is needed: kinds are added, fastest first, until they have enough cores.
 int slowest_kind(const std::vector<CoreSlot>& slots) {
   std::map<int, int> cores;
   for (const CoreSlot& slot : slots) {

@@ -12,8 +12,8 @@
 namespace tandem {
 namespace {
 
-// What hwloc says of memory that is not a machine's main memory, by subtype or by older files'
-// info.
+// Whether hwloc marks the node as memory that is not ordinary main memory, by its subtype or, in
+// older files, by its info.
 bool is_special_memory(hwloc_obj_t node) {
   const char* const info = hwloc_obj_get_info_by_name(node, "Type");
   for (const char* name : {static_cast<const char*>(node->subtype), info}) {
@@ -22,7 +22,7 @@ bool is_special_memory(hwloc_obj_t node) {
   return false;
 }
 
-// The nodes that have cpus, as the kernel says of this machine; empty: nobody says.
+// The nodes that have cpus, as reported by this machine's kernel; empty: not reported.
 std::vector<int> nodes_with_cpus(const MachineOptions& options) {
   if (!is_this_machine(options)) return {};
   std::ifstream file(options.node_folder + "/has_cpu");
@@ -44,7 +44,7 @@ std::vector<LocalNode> read_local_nodes(hwloc_topology_t topology, const Machine
   const auto bytes = [](hwloc_obj_t node) { return node->attr->numanode.local_memory; };
   const auto order = [&](hwloc_obj_t node) {
     const int id = static_cast<int>(node->os_index);
-    std::uint64_t largest = 0;  // of those near to the same cpus
+    std::uint64_t largest = 0;  // memory of the nodes near the same cpus
     for (const hwloc_obj_t other : objects) {
       if (hwloc_bitmap_isequal(node->cpuset, other->cpuset) == 0) continue;
       largest = std::max<std::uint64_t>(largest, bytes(other));

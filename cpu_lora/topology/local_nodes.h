@@ -1,5 +1,5 @@
-// Which NUMA node a core belongs to, where several are near it: high-bandwidth memory, memory
-// behind CXL and a GPU's memory are nodes as well, without cores of their own.
+// Finds the NUMA node of a core if several nodes are near it: high-bandwidth memory, CXL memory and
+// GPU memory are nodes too, but have no cores of their own.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,17 @@ namespace tandem {
 
 struct LocalNode {
   int id = 0;
-  hwloc_const_bitmap_t cpus = nullptr;  // that it is near to; the topology owns them
+  hwloc_const_bitmap_t cpus = nullptr;  // the cpus that it is near to; owned by the topology
 };
 
-// In the order in which node_of_cpu() takes them: nodes near to fewer cpus first, and of nodes near
-// to the same cpus the one with cores of its own, then the one with ordinary memory. What is
-// ordinary the kernel says of this machine; a file may say it, else a node that has less than a
-// quarter of the largest one's memory is taken for special. Last, by id.
+// The nodes in the order of node_of_cpu()'s preference: first by the number of near cpus, fewest
+// first; with the same near cpus a node with cores of its own comes first, then a node with
+// ordinary memory; last by id. On this machine the kernel reports which memory is ordinary; an XML
+// file may name special memory, and otherwise a node with less than a quarter of the largest node's
+// memory counts as special.
 std::vector<LocalNode> read_local_nodes(hwloc_topology_t topology, const MachineOptions& options);
 
-// Unset: the cpu is near to none of them.
+// Unset: no node is near the cpu.
 std::optional<int> node_of_cpu(const std::vector<LocalNode>& nodes, int cpu);
 
 }  // namespace tandem

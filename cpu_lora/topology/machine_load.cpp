@@ -12,13 +12,13 @@
 namespace tandem {
 namespace {
 
-// What of hwloc's ways to look at this machine is safe.
+// The ways in which hwloc may safely inspect this machine.
 struct Ways {
   bool by_kernel = true;        // reading cpus, caches and nodes from /sys
-  bool by_instruction = false;  // asking each cpu by cpuid, for which the thread goes onto it
+  bool by_instruction = false;  // running cpuid on each cpu, for which the thread moves there
 };
 
-// The kernel has a folder for nodes, and some sandboxes leave it empty: hwloc ends the process.
+// Some sandboxes leave the kernel's folder of nodes empty; hwloc would then end the process.
 bool has_no_nodes(const std::string& folder) {
   std::error_code failure;
   for (std::filesystem::directory_iterator each(folder, failure), end; !failure && each != end;
@@ -28,7 +28,8 @@ bool has_no_nodes(const std::string& folder) {
   return !failure;
 }
 
-// Asks for nothing that the kernel would do, so that it answers EINVAL where it may be asked.
+// Whether the process may change cpu affinity. The call changes nothing: it passes no mask, so the
+// kernel answers EINVAL if it is permitted.
 bool may_change_cpus() {
   return sched_getaffinity(0, 0, nullptr) != 0 && errno == EINVAL &&
          sched_setaffinity(0, 0, nullptr) != 0 && errno == EINVAL;
@@ -56,13 +57,13 @@ Result<TopologyHandle> load(const MachineOptions& options, const std::string& xm
   const auto without = [&](const char* component) {
     hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
   };
-  // These would start a driver to learn what PCI tells as well; "pci" itself, where it is
-  // installed, reads through libpciaccess, which leaks, what hwloc also reads from sysfs.
+  // These would start a driver only to learn what PCI reports as well. "pci", if installed, reads
+  // through libpciaccess, which leaks; hwloc gets the same data from sysfs.
   for (const char* name : {"cuda", "nvml", "opencl", "gl", "rsmi", "levelzero", "pci"}) {
     without(name);
   }
   if (!ways.by_kernel) without("linux:cpu");
-  // What we may not use is shown, too.
+  // Resources that this process may not use are shown as well.
   unsigned long flags = HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED;
   if (!ways.by_instruction) flags |= HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING;
   hwloc_topology_set_flags(raw, flags);
@@ -89,8 +90,8 @@ Result<TopologyHandle> load_machine(const MachineOptions& options) {
   Ways ways;
   ways.by_kernel = !is_this_machine(options) || !has_no_nodes(options.node_folder);
   TANDEM_ASSIGN(TopologyHandle topology, load(options, xml, ways));
-  // A thread that has been moved for a moment is kept by the kernel from cpus that its cpuset gets
-  // later, so cpus are asked only for what the kernel does not say.
+  // After a thread has been moved, the kernel keeps it from cpus that its cpuset gets later. So
+  // hwloc asks the cpus themselves only if the kernel does not report them.
   if (!is_this_machine(options) || !may_change_cpus() ||
       hwloc_get_nbobjs_by_type(topology.get(), HWLOC_OBJ_CORE) > 0) {
     return topology;

@@ -1,4 +1,4 @@
-// Has hwloc look at a machine.
+// Loads the description of a machine with hwloc.
 #pragma once
 
 #include "base/status.h"
@@ -9,9 +9,10 @@ namespace tandem {
 
 bool is_this_machine(const MachineOptions& options);
 
-// An error for what hwloc cannot read. What this process may not use is in it, too. Keeps away from
-// hwloc what would end this process or never end: files that are no machines (machine_xml.h), a
-// kernel's folder of NUMA nodes without a node, system calls for cpus that are forbidden.
+// Returns an error if hwloc cannot read the machine. The result includes resources that this
+// process may not use. Keeps hwloc from input that would end this process or never return: files
+// that describe no machine (machine_xml.h), a kernel folder of NUMA nodes without a node, forbidden
+// system calls for cpus.
 Result<TopologyHandle> load_machine(const MachineOptions& options);
 
 }  // namespace tandem

@@ -21,9 +21,9 @@ namespace tandem {
 namespace {
 
 constexpr unsigned kNvidia = 0x10de;
-constexpr std::size_t kMaxSource = 4096;  // characters: a path's
+constexpr std::size_t kMaxSource = 4096;  // characters, enough for a path
 
-// The cpus of the affinity mask; all, where there is none.
+// The cpus of the affinity mask; all cpus if there is none.
 Result<Bitmap> read_affinity(const MachineOptions& options) {
   Bitmap cpus(hwloc_bitmap_alloc_full());
   if (options.allowed_cpus) {
@@ -33,9 +33,9 @@ Result<Bitmap> read_affinity(const MachineOptions& options) {
       hwloc_bitmap_set(cpus.get(), static_cast<unsigned>(cpu));
     }
   } else if (is_this_machine(options)) {
-    // The main thread's mask, what the process was started with; other threads may be pinned.
+    // The main thread's mask, with which the process was started; other threads may be pinned.
     const std::vector<int> own = cpus_of_thread(::getpid());
-    if (own.empty()) return cpus;  // nobody says: all that the cpuset has
+    if (own.empty()) return cpus;  // unknown: all cpus of the cpuset
     hwloc_bitmap_zero(cpus.get());
     for (const int cpu : own) hwloc_bitmap_set(cpus.get(), static_cast<unsigned>(cpu));
   }
@@ -59,14 +59,14 @@ int ancestor_id(hwloc_topology_t topology, hwloc_obj_type_t type, hwloc_obj_t ob
 
 std::vector<int> ids_of(hwloc_const_bitmap_t bitmap) {
   std::vector<int> ids;
-  if (bitmap == nullptr || hwloc_bitmap_weight(bitmap) < 0) return ids;  // without an end
+  if (bitmap == nullptr || hwloc_bitmap_weight(bitmap) < 0) return ids;  // an infinite set
   for (int id = hwloc_bitmap_first(bitmap); id >= 0; id = hwloc_bitmap_next(bitmap, id)) {
     ids.push_back(id);
   }
   return ids;
 }
 
-// A file or a virtual machine may call things anything.
+// Names may contain any bytes, since they can come from a file or a virtual machine.
 std::string info_of(hwloc_obj_t object, const char* name) {
   const char* value = hwloc_obj_get_info_by_name(object, name);
   return value == nullptr ? "" : shown_text(value);
@@ -79,8 +79,8 @@ void read_packages(hwloc_topology_t topology, MachineMap& map) {
   }
 }
 
-// Distances between nodes, as the firmware tells them; where it does not, 10 to itself, 20 in the
-// package, 30 beyond. Index pairs are positions in map.nodes.
+// Distances between nodes as the firmware reports them; otherwise 10 to itself, 20 within the
+// package, 30 beyond. Indices are positions in map.nodes.
 std::vector<std::vector<std::uint64_t>> read_distances(hwloc_topology_t topology,
                                                        const MachineMap& map) {
   const std::size_t count = map.nodes.size();
@@ -134,7 +134,7 @@ void read_nodes(hwloc_topology_t topology, const MachineOptions& options, Machin
                                      static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   }
   const auto distances = read_distances(topology, map);
-  // Descriptions of machines may leave memory out altogether: then none is "without".
+  // A description may omit memory sizes altogether; then no node counts as without memory.
   const bool any_memory =
       std::any_of(map.nodes.begin(), map.nodes.end(),
                   [](const MachineNode& node) { return node.memory_bytes > 0; });
@@ -211,7 +211,7 @@ Status read_cores(hwloc_topology_t topology, const MachineOptions& options, Mach
   return {};
 }
 
-// What NVIDIA's driver calls the GPU: PCI's own list of names is often not installed.
+// The GPU's name from NVIDIA's driver, because the list of PCI names is often not installed.
 std::string driver_name(const std::string& pci) {
   std::ifstream file("/proc/driver/nvidia/gpus/" + pci + "/information");
   for (std::string line; std::getline(file, line);) {
@@ -228,7 +228,8 @@ void read_gpus(hwloc_topology_t topology, const MachineOptions& options, Machine
   const auto nodes_of = [&](hwloc_obj_t object) {
     const hwloc_obj_t place = hwloc_get_non_io_ancestor_obj(topology, object);
     if (place == nullptr) return std::vector<int>{};
-    // Nodes of memory alone are at the whole machine, or at a package: they say nothing of where.
+    // Nodes without cores are attached to the whole machine or to a package, so they do not locate
+    // the GPU.
     std::set<int> nodes;
     for (const MachineCore& core : map.cores) {
       const auto cpu = static_cast<unsigned>(core.threads.front().cpu);
@@ -236,7 +237,7 @@ void read_gpus(hwloc_topology_t topology, const MachineOptions& options, Machine
         nodes.insert(core.node);
       }
     }
-    // At all nodes is nowhere, unless there is but one.
+    // A GPU near all of several nodes has no known location.
     if (nodes.size() > 1 && nodes.size() == with_cores.size()) return std::vector<int>{};
     return nodes.empty() ? ids_of(place->nodeset) : std::vector<int>(nodes.begin(), nodes.end());
   };

@@ -1,6 +1,6 @@
-// A whole machine as pinning sees it: packages, NUMA nodes, caches, cores, hardware threads, GPUs,
-// and what of it this process may use. Of this machine, of another one that hwloc has described in
-// XML (`lstopo file.xml`), or of an imagined one ("pack:2 node:2 core:8 pu:2").
+// A whole machine as pinning needs it: packages, NUMA nodes, caches, cores, hardware threads and
+// GPUs, and which of them this process may use. The machine is this one, another one that hwloc has
+// described in XML (`lstopo file.xml`), or a synthetic one ("pack:2 node:2 core:8 pu:2").
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@
 
 namespace tandem {
 
-// Ids of cpus, nodes and packages are the OS's; cores have hwloc's number, as theirs repeat from
-// package to package.
+// Ids of cpus, nodes and packages are the operating system's. Cores have hwloc's number, because
+// the system's repeat in each package.
 
 enum class CpuUse {
   usable,
-  outside_cpuset,    // the cgroup's cpuset, or an administrator, keeps it from us
-  outside_affinity,  // the process's affinity mask does
+  outside_cpuset,    // the cgroup's cpuset, or an administrator, excludes it
+  outside_affinity,  // the process's affinity mask excludes it
 };
 std::string_view to_string(CpuUse use);
 
@@ -32,23 +32,23 @@ struct MachineThread {
 
 struct MachineCore {
   int id = 0;
-  int package = -1;  // -1: the machine names none
-  int node = 0;      // that it belongs to
+  int package = -1;  // -1: not reported
+  int node = 0;      // the node that it belongs to
   std::vector<MachineThread> threads;
-  // 0 for the fastest kind of cores, rising for slower kinds (MachineMap::core_kinds). 0 for all
-  // where the machine has one kind or does not say.
+  // 0 for the fastest kind of cores, larger for slower kinds (MachineMap::core_kinds). 0 for all
+  // cores if the machine has one kind or does not report kinds.
   int speed_rank = 0;
 
-  // The hardware threads that may be used, in order.
+  // The hardware threads of this core that may be used, in order.
   std::vector<int> usable() const;
 };
 
 struct MachineNode {
   int id = 0;
-  int package = -1;  // -1: of none, or of several
+  int package = -1;  // -1: in none, or in several
   std::uint64_t memory_bytes = 0;
-  int memory_node = 0;       // itself, or the nearest with memory if it has none
-  std::vector<int> nearest;  // all nodes, itself first, then the nearest
+  int memory_node = 0;       // this node, or the nearest one with memory if it has none
+  std::vector<int> nearest;  // all nodes, sorted by distance, this one first
 };
 
 struct MachineCache {
@@ -59,10 +59,10 @@ struct MachineCache {
 };
 
 struct MachineGpu {
-  int index = 0;           // in the order of their PCI addresses
+  int index = 0;           // in the order of PCI addresses
   std::string name;        // "NVIDIA H200"
-  std::string pci;         // "0000:1b:00.0"; empty: imagined
-  std::vector<int> nodes;  // that it hangs at; empty: the machine does not say
+  std::string pci;         // "0000:1b:00.0"; empty: synthetic
+  std::vector<int> nodes;  // the nodes that it is attached to; empty: not reported
 };
 
 // Cores that are equally fast: performance or efficiency cores, big or LITTLE.
@@ -73,10 +73,10 @@ struct MachineCoreKind {
 
 struct MachinePackage {
   int id = 0;
-  std::string name;  // the processor's; may be empty
+  std::string name;  // the processor's name; may be empty
 };
 
-// MachineMap::source of the machine that this process runs on.
+// MachineMap::source if the map describes the machine of this process.
 inline constexpr std::string_view kThisMachine = "this machine";
 
 struct MachineMap {
@@ -87,31 +87,32 @@ struct MachineMap {
   std::vector<MachineCore> cores;    // by package, node and id; at least one
   std::vector<MachineGpu> gpus;
   std::vector<MachineCoreKind> core_kinds;  // by speed_rank; empty: one kind, or not known
-  std::optional<double> quota_cpus;         // CPU time that a quota leaves, in cores; unset: none
-  std::string quota_source;                 // what sets it: "/sys/fs/cgroup/x/cpu.max"
+  std::optional<double> quota_cpus;  // CPU time in cores that a quota allows; unset: no quota
+  std::string quota_source;          // the file that sets it: "/sys/fs/cgroup/x/cpu.max"
 
   const MachineNode* find_node(int id) const;   // null: there is none
-  const MachineCore* find_core(int cpu) const;  // that has this thread; null: there is none
-  int memory_node_of(int node) const;           // itself where the map does not have it
+  const MachineCore* find_core(int cpu) const;  // the core with this thread; null: there is none
+  int memory_node_of(int node) const;           // returns `node` itself if the map does not have it
   int num_threads() const;
 };
 
 struct MachineOptions {
-  std::string xml;        // file that hwloc wrote; empty: not from one
-  std::string synthetic;  // hwloc's description of an imagined machine; empty: not imagined
-  // Cpus that may be used; unset: all of an imagined machine or of a file, and on this one the
-  // process's affinity mask.
+  std::string xml;        // file that hwloc wrote; empty: none
+  std::string synthetic;  // hwloc's description of a synthetic machine; empty: none
+  // Cpus that may be used; unset: all cpus of a synthetic machine or of a file, and the process's
+  // affinity mask on this machine.
   std::optional<std::vector<int>> allowed_cpus;
-  std::optional<std::vector<int>> isolated_cpus;  // unset: as the kernel says, on this machine
-  // CPU time in cores, above 0, that a quota leaves of an imagined machine or of a file's.
+  std::optional<std::vector<int>> isolated_cpus;  // unset: on this machine, the kernel's list
+  // CPU time in cores, above 0, that a quota allows on a synthetic machine or on a file's.
   std::optional<double> quota_cpus;
-  std::vector<int> gpu_nodes;  // one more GPU at each, for machines that are not this one
+  std::vector<int> gpu_nodes;  // adds one GPU at each of these nodes; not for this machine
   bool gpus = true;            // false: do not look for GPUs
-  std::string node_folder = "/sys/devices/system/node";  // the kernel's, of this machine; for tests
+  // The kernel's folder on this machine; for tests.
+  std::string node_folder = "/sys/devices/system/node";
 };
 
-// An error for what hwloc cannot read and for a machine without cores. That nothing of it may be
-// used is none. Thread-safe.
+// Returns an error if hwloc cannot read the machine or if it has no cores. It is no error if this
+// process may use none of them. Thread-safe.
 Result<MachineMap> read_machine(const MachineOptions& options = {});
 
 }  // namespace tandem

@@ -9,9 +9,9 @@
 namespace tandem {
 namespace {
 
-// Of a machine with 20,000 hardware threads, whose sets of cpus are written in full.
+// The size for a machine with 20,000 hardware threads, whose cpu sets are written in full.
 constexpr std::uint64_t kMaxBytes = std::uint64_t{512} << 20;
-// The deepest machines known have about 40: objects, and bridges of PCI in bridges.
+// The deepest known machines have about 40 levels: objects, and nested PCI bridges.
 constexpr int kMaxDepth = 256;
 
 class Scanner {

@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-// The core that the cpu is a usable thread of.
+// The core of which the cpu is a usable thread.
 Result<const MachineCore*> usable_core(const MachineMap& machine, int cpu,
                                        std::string_view setting) {
   const MachineCore* const core = machine.find_core(cpu);

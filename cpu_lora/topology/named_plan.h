@@ -1,4 +1,4 @@
-// The pinning that a user has named, cpu by cpu, as plan_pinning() would have made it. Pure.
+// Builds a PinPlan from cpus that a user has named one by one. Pure.
 #pragma once
 
 #include <vector>
@@ -9,9 +9,9 @@
 
 namespace tandem {
 
-// `workers` by node, nodes and cpus in the order of the list. Of `engine` those whose cores have no
-// worker, rising, with a note of the others: none where none are named, for what is left may be
-// another process's.
+// `workers` are grouped by node; nodes and cpus keep the order of the list. From `engine` the cpus
+// whose cores have no worker are taken, rising, and a note names the others. If `engine` is empty
+// the engine gets no cpus, because other processes may use the remaining ones.
 // invalid_argument: a cpu that this process may not use; the message names the setting.
 Result<PinPlan> named_plan(const MachineMap& machine, const std::vector<int>& workers,
                            const std::vector<int>& engine);

@@ -30,7 +30,7 @@ std::vector<std::string> share_nodes(const MachineMap& machine, const std::vecto
                                      const std::vector<int>& home, std::vector<CoreSlot>& slots) {
   std::vector<std::string> told;
   for (const int node : home) {
-    std::vector<bool> is_ours;  // of the GPUs at this node
+    std::vector<bool> is_ours;  // one entry for each GPU at this node
     for (const MachineGpu& gpu : machine.gpus) {
       std::vector<int> nodes;
       for (const int each : gpu.nodes) nodes.push_back(machine.memory_node_of(each));

@@ -157,7 +157,7 @@ void Planner::choose_home() {
     }
   }
   if (wanted < 0) {
-    // The roomiest node, the first of several.
+    // The node with the most cores, the first of several.
     int best = -1;
     for (const MachineNode& node : machine.nodes) {
       if (on_node(node.id) > best) {
@@ -205,17 +205,18 @@ void Planner::order_slots() {
   }
 }
 
-// Of cores that others have claimed, a worker disturbs, and is disturbed by, other workers most:
-// each waits for its core while it spins.
+// Among claimed cores, another worker's core is the worst for a worker, because both workers wait
+// for the core while they spin.
 int claim_order(const Slot& slot) {
   return slot.claim == Claim::none ? 0 : slot.claim == Claim::of_engine ? 1 : 2;
 }
 
-// Among slots that are as good otherwise, the first of each place come first, then the second ones.
+// Orders slots that are equally good otherwise by turns: the first slot of each place, then the
+// second of each, and so on.
 void Planner::take_places_by_turns(std::vector<Slot*>& order,
                                    const std::vector<bool>& of_engine) const {
   using Worth = std::tuple<int, bool, bool, int, int>;
-  std::map<Worth, int> next;  // by place, the last of it
+  std::map<Worth, int> next;  // by place, the number of its last slot
   std::map<const Slot*, Worth> turns;
   for (const Slot* slot : order) {
     Worth worth = {claim_order(*slot), !slot->own, of_engine[static_cast<std::size_t>(slot->core)],
@@ -228,7 +229,7 @@ void Planner::take_places_by_turns(std::vector<Slot*>& order,
                    [&](const Slot* a, const Slot* b) { return turns[a] < turns[b]; });
 }
 
-// The engine's first, from the front; workers get the last of what is left.
+// The engine gets the first slots of the order; workers get the last of the remaining ones.
 void Planner::give(const CoreCounts& counts) {
   std::vector<Slot*> order;
   for (Slot& slot : slots) {
@@ -349,7 +350,7 @@ void Planner::explain() {
   }
 }
 
-// Which of the plan's cores another engine has, and who.
+// Notes which of the plan's cores another engine has claimed, and which engine.
 void Planner::note_claims() {
   const std::vector<int> ours = plan.cpus();
   for (const CoreClaim& claim : options.claims) {

@@ -1,27 +1,28 @@
-// Which cores the engine's threads get, and which the CPU LoRA workers: the one rule of `serve`,
-// `profile` and `pin plan`. Pure: a map and wishes in, a plan and its reasons out.
+// Chooses the cores of the engine's threads and of the CPU LoRA workers; `serve`, `profile` and
+// `pin plan` all use it. Pure: a map and wishes in, a plan and its reasons out.
 //
 // The rules, strongest first:
-//   - Only what the cpuset and the affinity mask leave, and nothing that is excluded.
+//   - Only cpus that the cpuset and the affinity mask allow, and none that is excluded.
 //   - Engine and workers share no core; nor do two workers, unless siblings are allowed and there
-//     are more of them than cores.
-//   - Cores that another engine has claimed are taken only where wishes need them, with a note.
-//   - Isolated cores (isolcpus) are for workers, which never migrate, and taken first; the engine's
-//     threads, some of them unpinned, would all pile up on one, so they get none.
-//   - Cores of the fastest kind; of the next ones where those are fewer than kEnoughCores, or where
-//     slow ones are allowed.
-//   - Everything on the node that the GPU hangs at, for its host memory is nearest there; other
-//     nodes only with all_nodes, nearest first. (On the host device the engine's own threads use
-//     all nodes.) Of a node at which several GPUs hang each has a part, by its place among them:
-//     plans of GPUs that are made apart do not meet. Only wishes reach beyond that part.
-//   - Where several GPUs share a model, workers are near each of them alike, for all read their
-//     answers; the engine is near the first, which alone offers rows.
-//   - The engine needs a core more than a worker does. It gets the first ones of a node, where
-//     interrupts go as well; workers get the last ones.
+//     are more workers than cores.
+//   - Cores that another engine has claimed are taken only if wishes need them, with a note.
+//   - Isolated cores (isolcpus) are for workers, which never migrate, and are taken first. The
+//     engine gets none, because its unpinned threads would all pile up on one of them.
+//   - Cores of the fastest kind; the next kinds are added if it has fewer than kEnoughCores cores
+//     or if slow cores are allowed.
+//   - All cores on the node that the GPU is attached to, because its host memory is nearest there;
+//     other nodes only with all_nodes, nearest first. (On the host device the engine's own threads
+//     use all nodes.) If several GPUs are attached to a node, each has a part of it, by its
+//     position among them, so that separate plans of these GPUs do not overlap. Only wishes reach
+//     beyond it.
+//   - If several GPUs share a model, workers are spread evenly over their nodes, because all GPUs
+//     read the workers' answers; the engine is near the first GPU, which alone offers rows.
+//   - The engine needs a core more than a worker does. It gets the first cores of a node, which
+//     also serve interrupts; workers get the last ones.
 //
-// Where nothing is wished for: a GPU's engine gets a quarter of its part, two cores at least and
-// four at most, and workers what is left, up to kMostWorkersOfANode near each GPU; the host device
-// gets all cores and no workers. A CPU quota counts as so many cores.
+// Without wishes, a GPU's engine gets a quarter of its part, at least two and at most four cores,
+// and workers get the rest, up to kMostWorkersOfANode near each GPU; the host device gets all cores
+// and no workers. A CPU quota limits the total number of cores.
 #pragma once
 
 #include <string>
@@ -32,54 +33,55 @@
 
 namespace tandem {
 
-inline constexpr int kMaxPlannedWorkers = 64;  // what the setting cpu_workers takes
-// More were not measured to help one GPU.
+inline constexpr int kMaxPlannedWorkers = 64;  // the maximum of the setting cpu_workers
+// More workers did not help one GPU in measurements.
 inline constexpr int kMostWorkersOfANode = 12;
 inline constexpr int kEnoughCores = 4;
 
-// What another engine of this machine has.
+// The cores of another engine on this machine.
 struct CoreClaim {
   std::string whose;  // "engine 4711 (llama)"
   std::vector<int> engine_cpus;
   std::vector<int> worker_cpus;
 
-  std::vector<int> cpus() const;  // all of them
+  std::vector<int> cpus() const;  // the cpus of both lists
 };
 
 struct PinOptions {
-  int workers = -1;          // -1: chosen
-  int engine_cores = -1;     // -1: chosen
-  std::vector<int> exclude;  // cpus; without `smt` their whole cores
-  int node = -1;             // where both go; -1: the GPUs'
-  // Indices in MachineMap::gpus, of GPUs that share a model; empty: the first, if there is one.
+  int workers = -1;          // -1: chosen by the rules
+  int engine_cores = -1;     // -1: chosen by the rules
+  std::vector<int> exclude;  // cpus; without `smt` their whole cores are excluded
+  int node = -1;             // node of both the engine and the workers; -1: the GPUs' node
+  // Indices in MachineMap::gpus of the GPUs that share a model; empty: the first GPU, if there is
+  // one.
   std::vector<int> gpus;
   bool all_nodes = false;         // further nodes may be used
   bool smt = false;               // siblings may be used
-  bool slow_cores = false;        // so may cores of slower kinds
-  bool host_device = false;       // the engine computes on the CPU: it wants most of the cores
-  std::vector<CoreClaim> claims;  // of the other engines
+  bool slow_cores = false;        // cores of slower kinds may be used
+  bool host_device = false;       // the engine computes on the CPU and wants most of the cores
+  std::vector<CoreClaim> claims;  // of other engines
 };
 
 struct PinPlan {
   struct Workers {
-    int node = 0;           // whose memory they use
+    int node = 0;           // the node whose memory they use
     std::vector<int> cpus;  // rising, unless a user has named them (named_plan.h)
   };
   bool host_device = false;
-  std::vector<int> gpus;            // that all this is for; empty: the machine shows none
-  int node = 0;                     // where it begins
-  std::vector<int> engine_cpus;     // rising; empty only where a user has named none
-  std::vector<Workers> workers;     // by distance from `node`; no empty ones
-  bool shares_engine_cpus = false;  // some of them are claimed by another engine
-  std::vector<std::string> notes;   // sentences: what was not as wished, why, and the remedy
-  std::vector<std::string> facts;   // sentences: what limits the plan and needs no remedy
+  std::vector<int> gpus;            // the GPUs of this plan; empty: the machine reports none
+  int node = 0;                     // the plan's first node
+  std::vector<int> engine_cpus;     // rising; empty only if a user has named none
+  std::vector<Workers> workers;     // by distance from `node`; each has cpus
+  bool shares_engine_cpus = false;  // another engine has claimed some of engine_cpus
+  std::vector<std::string> notes;   // sentences: which wish was not met, why, and the remedy
+  std::vector<std::string> facts;   // sentences: limits of the plan that need no remedy
 
-  std::vector<int> worker_cpus() const;  // of all nodes, in their order
-  std::vector<int> cpus() const;         // and the engine's, which come first
+  std::vector<int> worker_cpus() const;  // of all nodes, in the order of `workers`
+  std::vector<int> cpus() const;         // the engine's cpus, then the workers'
 };
 
-// invalid_argument: no such node, GPU or cpu. unavailable: no core is left for the engine. Fewer
-// cores than wished for is no error but a note.
+// invalid_argument: no such node, GPU or cpu. unavailable: no core is left for the engine. If there
+// are fewer cores than wished for, the plan has a note and no error.
 Result<PinPlan> plan_pinning(const MachineMap& machine, const PinOptions& options);
 
 }  // namespace tandem

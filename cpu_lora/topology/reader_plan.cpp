@@ -3,7 +3,8 @@
 namespace tandem {
 
 ReaderPlan plan_readers(const PinPlan& plan) {
-  // More do not get more out of a machine's memory; one is slower than a link.
+  // More readers do not increase the memory's throughput; a single reader is slower than the GPU
+  // link.
   constexpr std::size_t kMost = 16, kLeastApart = 2;
   ReaderPlan readers;
   const auto add = [&](const std::vector<int>& cpus, std::size_t begin, std::size_t end) {
@@ -12,8 +13,8 @@ ReaderPlan plan_readers(const PinPlan& plan) {
   };
   add(plan.engine_cpus, (plan.engine_cpus.size() + 1) / 2, plan.engine_cpus.size());
   for (const PinPlan::Workers& workers : plan.workers) {
-    // What is left is half or less, so that lessons of it are told from those of all
-    // (PlanSituation).
+    // At most half of the workers remain, so that measurements of the remaining workers can be told
+    // from those of all workers (PlanSituation).
     const std::size_t count = workers.cpus.size();
     readers.beside.push_back(add(workers.cpus, 0, count > 1 ? (count + 1) / 2 : 0));
   }

@@ -1,12 +1,13 @@
-// Which cores the threads get that read adapters from disk, beside the engine and the CPU workers
-// of a PinPlan. Pure.
+// Chooses the cores of the threads that read adapters from disk, besides the engine's and the CPU
+// workers' cores of a PinPlan. Pure.
 //
-// Each has a core: a kernel that has to place them puts several on one and leaves others idle (seen
-// on virtual machines), and who waits for a core waits for some milliseconds, as long as a whole
-// step takes. So nobody shares one for long: of the engine's cores the second half is theirs; steps
-// that are planned while adapters are read hand nothing to workers whose cores are readers' (one
-// that is under way when a reading begins may); and on the cores of the other workers nobody reads
-// while these compute, nor until the next adapter, who has left such a core.
+// Each reader has its own core: if the kernel places the threads, it puts several on one core and
+// leaves others idle (seen on virtual machines), and a thread that waits for a core waits for some
+// milliseconds, as long as a whole step. To keep threads from sharing a core for long, readers use
+// the second half of the engine's cores. Steps that are planned while adapters are read give no
+// jobs to workers whose cores are readers' (a step that has begun before may still use them). On
+// the cores of the other workers nothing is read while these workers compute; a reader that has
+// left such a core does not return before the next adapter.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +18,10 @@
 namespace tandem {
 
 struct ReaderPlan {
-  std::vector<int> cpus;  // a thread for each; empty: too few cores to keep them apart
-  std::size_t apart = 0;  // of these, the first so many go on while workers compute
-  // [PinPlan::workers], of each the first so many: their cores are among those apart. Empty: as
-  // cpus.
+  std::vector<int> cpus;  // one thread for each; empty: too few cores to keep the threads apart
+  std::size_t apart = 0;  // the first `apart` of these threads keep reading while workers compute
+  // For each of PinPlan::workers: its first beside[i] workers have cores that are among the first
+  // `apart`. Empty if `cpus` is.
   std::vector<std::size_t> beside;
 };
 

@@ -18,15 +18,15 @@ struct Core {
 };
 
 struct TopologyOptions {
-  // hwloc's description of an imagined machine ("node:2 core:4 pu:2"); empty: this one.
+  // hwloc's description of a synthetic machine ("node:2 core:4 pu:2"); empty: this machine.
   std::string synthetic;
-  // OS ids of the cpus that may be used; unset: all of an imagined machine, and the process's
-  // affinity mask on this one (the cgroup's cpuset counts as well).
+  // OS ids of the cpus that may be used; unset: all cpus of a synthetic machine, and the process's
+  // affinity mask on this machine (the cgroup's cpuset applies as well).
   std::optional<std::vector<int>> allowed_cpus;
 };
 
-// By NUMA node, then in the machine's order. Never empty: a machine where nothing may be used is
-// an error. Thread-safe.
+// The cores by NUMA node, then in the machine's order. Never empty: a machine of which nothing may
+// be used is an error. Thread-safe.
 Result<std::vector<Core>> read_topology(const TopologyOptions& options = {});
 
 }  // namespace tandem

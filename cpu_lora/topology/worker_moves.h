@@ -1,4 +1,5 @@
-// Where CPU workers go when what the engine's process may run on has changed. Pure.
+// Chooses new cpus for CPU workers after the cpus that the engine's process may use have changed.
+// Pure.
 #pragma once
 
 #include <vector>
@@ -8,15 +9,15 @@
 
 namespace tandem {
 
-// Workers of one node's memory, by worker slot; -1: a worker slot whose worker has no cpu.
+// The cpus of the workers of one node's memory, by worker slot; -1: the slot's worker has no cpu.
 struct SeatedWorkers {
   int node = -1;
   std::vector<int> cpus;
 };
 
-// As `now`, but that workers whose cpus may not be used any more, and those without one, get cores
-// that nobody has: of their node, else of the nearest one that has some, the last first; -1 where
-// none is left. `machine` says what may be used now.
+// Returns `now` with new cpus for workers whose cpu may no longer be used and for workers without
+// one: unused cores of their node, else of the nearest node that has some, the last core first; -1
+// if none is left. `machine` says which cpus may be used now.
 std::vector<std::vector<int>> move_workers(const MachineMap& machine,
                                            const std::vector<SeatedWorkers>& now,
                                            const std::vector<int>& engine_cpus,

@@ -24,7 +24,7 @@
 namespace tandem {
 namespace {
 
-// A killed process that is not gone after so long hangs in the kernel; init reaps it in the end.
+// If a killed process has not ended after this time, it hangs in the kernel; init reaps it later.
 constexpr int kReapMs = 10'000;
 constexpr int kFirstOther = STDERR_FILENO + 1;
 
@@ -38,14 +38,14 @@ int pidfd_send_signal(int descriptor, int signal) {
 
 void close_from(unsigned first) {
   if (::syscall(SYS_close_range, first, ~0U, 0) == 0) return;
-  // A kernel before 5.9.
+  // Kernels before 5.9 have no close_range().
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   const auto end = static_cast<unsigned>(std::min<rlim_t>(limit.rlim_cur, 1 << 20));
   for (unsigned fd = first; fd < end; ++fd) ::close(static_cast<int>(fd));
 }
 
-// All that the child needs, made before it is there.
+// Everything that the child needs, prepared before vfork().
 struct Launch {
   const char* program;
   char* const* arguments;
@@ -61,8 +61,9 @@ struct Launch {
   ::_exit(127);
 }
 
-// The child until exec. It runs in its parent's memory, so: system calls only, no allocation, no
-// lock, no return. Its signal handlers, mask and descriptors are its own already.
+// Code of the child until exec. The child shares its parent's memory, so it makes system calls
+// only: no allocation, no lock, no return. Its signal handlers, mask and descriptors are its own
+// already.
 [[noreturn]] void become(const Launch& launch) {
   struct sigaction by_default {};
   by_default.sa_handler = SIG_DFL;
@@ -73,7 +74,7 @@ struct Launch {
 
   int failure = launch.failure;
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) fail(failure);
-  if (::getppid() != launch.parent) ::_exit(127);  // it died before that
+  if (::getppid() != launch.parent) ::_exit(127);  // the parent died before prctl()
   ::setpgid(0, 0);
   const int input = launch.input >= 0 ? launch.input : ::open("/dev/null", O_RDONLY);
   if (input < 0 || ::dup2(input, STDIN_FILENO) < 0) fail(failure);
@@ -95,7 +96,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return all;
 }
 
-// Signals must not run a handler of ours in the child, on memory that is its parent's.
+// Blocks all signals, because a handler that runs in the child would change the parent's memory.
 class AllSignalsBlocked {
  public:
   AllSignalsBlocked() {
@@ -136,7 +137,7 @@ Result<ChildProcess> ChildProcess::start(const ChildProcessOptions& options) {
   int fork_error = 0;
   {
     const AllSignalsBlocked blocked;
-    pid = ::vfork();  // NOLINT: become() is all that the child does
+    pid = ::vfork();  // NOLINT: the child runs become() and nothing else
     if (pid == 0) become(launch);
     fork_error = errno;
   }
@@ -144,7 +145,7 @@ Result<ChildProcess> ChildProcess::start(const ChildProcessOptions& options) {
   int error = 0;
   ssize_t got = 0;
   if (pid > 0) {
-    // Ends when exec has closed the other end, or the child has.
+    // read() returns when exec or the end of the child has closed the other end of the pipe.
     do got = ::read(ends[0], &error, sizeof error);
     while (got < 0 && errno == EINTR);
   }
@@ -179,7 +180,8 @@ void ChildProcess::release() {
   if (pid_ == 0) return;
   kill(SIGKILL);
   for (int waited_ms = 0; !has_ended() && waited_ms < kReapMs; ++waited_ms) {
-    // The descriptor wakes at once; without one, a look every millisecond.
+    // poll() returns at once when the child ends; without a descriptor the loop checks every
+    // millisecond.
     pollfd event{.fd = descriptor_, .events = POLLIN, .revents = 0};
     ::poll(&event, 1, 1);
   }
@@ -190,7 +192,7 @@ void ChildProcess::release() {
 }
 
 void ChildProcess::kill(int signal) {
-  // Not reaped yet: the pid is still this child's.
+  // The child has not been reaped, so the pid is still its own.
   if (end_.empty()) ::kill(pid_, signal);
 }
 
@@ -202,7 +204,7 @@ bool ChildProcess::has_ended() {
     end_ = describe_end(status);
     if (WIFEXITED(status)) exit_status_ = WEXITSTATUS(status);
   }
-  // Somebody else reaps our children (SIGCHLD is ignored): how it ended is lost.
+  // If SIGCHLD is ignored, the kernel has reaped the child, and how it ended is lost.
   if (reaped < 0 && errno == ECHILD) end_ = "it is gone";
   return !end_.empty();
 }
@@ -235,8 +237,8 @@ std::vector<std::string> process_arguments(pid_t pid) {
 bool kill_if(pid_t pid, int signal, const std::function<bool()>& is_it) {
   const int descriptor = pidfd_open(pid);
   if (descriptor < 0) return false;
-  // The descriptor first: should the pid be given to another process after the look, the signal
-  // goes to nobody.
+  // The descriptor is opened before the check: if the pid is reused afterwards, the signal reaches
+  // no other process.
   const bool sent = is_it() && pidfd_send_signal(descriptor, signal) == 0;
   ::close(descriptor);
   return sent;

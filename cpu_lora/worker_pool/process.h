@@ -1,4 +1,4 @@
-// A child process of ours: fork, exec, pidfd, kill and wait in one place.
+// A child process: fork, exec, pidfd, kill and wait in one place.
 #pragma once
 
 #include <sys/types.h>
@@ -12,20 +12,20 @@
 namespace tandem {
 
 struct ChildProcessOptions {
-  std::string program;                        // empty: the file that this very program runs from
-  std::vector<std::string> arguments = {};    // the first is its name
-  std::vector<std::string> environment = {};  // "NAME=value", all of it
-  int input = -1;  // a descriptor that becomes its standard input; -1: an empty one
+  std::string program;                        // empty: the executable of this process
+  std::vector<std::string> arguments = {};    // the first one is the program's name
+  std::vector<std::string> environment = {};  // "NAME=value"; nothing is inherited
+  int input = -1;  // a descriptor that becomes its standard input; -1: /dev/null
 };
 
-// A child that the kernel kills with the THREAD that started it (PR_SET_PDEATHSIG), however that
-// ends. It gets no descriptor but its standard input and our standard output and error, no blocked
-// or ignored signals, and a process group of its own, so that ^C at a terminal is a matter of its
-// parent alone. Move-only; the destructor kills it and waits.
+// A child process that the kernel kills when the THREAD that started it ends (PR_SET_PDEATHSIG),
+// for whatever reason. The child gets no descriptors except its standard input and our standard
+// output and error, no blocked or ignored signals, and its own process group, so that ^C at a
+// terminal reaches only its parent. Move-only; the destructor kills the child and waits for it.
 class ChildProcess {
  public:
-  // Returns once the program runs; the failure of exec is one here. Neither the size nor the
-  // threads of this process matter: the child borrows its memory until exec (vfork).
+  // Returns when the program runs; a failed exec is returned as an error. The size and the threads
+  // of this process do not matter: the child uses its memory until exec (vfork).
   static Result<ChildProcess> start(const ChildProcessOptions& options);
 
   ChildProcess(ChildProcess&& other) noexcept;
@@ -33,14 +33,15 @@ class ChildProcess {
   ~ChildProcess();
 
   pid_t pid() const { return pid_; }
-  // Readable, for poll(), once it has ended. -1 on kernels without: then only has_ended() tells.
+  // Descriptor that becomes readable, for poll(), when the child has ended. -1 on kernels without
+  // pidfd: then only has_ended() detects the end.
   int descriptor() const { return descriptor_; }
   void kill(int signal);
-  // Does not wait. Once it has ended, the child is reaped and its mappings are gone.
+  // Does not wait. When it returns true, the child is reaped and its mappings are gone.
   bool has_ended();
-  // How it ended: "signal 9 (Killed)", "exit status 3". Empty before.
+  // How the child ended: "signal 9 (Killed)", "exit status 3". Empty while it runs.
   const std::string& end() const { return end_; }
-  // -1: it has not ended, or a signal ended it.
+  // -1: the child has not ended, or a signal ended it.
   int exit_status() const { return exit_status_; }
 
  private:
@@ -53,14 +54,14 @@ class ChildProcess {
   int exit_status_ = -1;
 };
 
-// Those of this process's environment variables that concern no more than how a program runs: paths
-// of libraries, language, time zone, tuning of oneDNN, sanitizers. No setting, no key.
+// The environment variables of this process that only affect how a program runs: library paths,
+// language, time zone, oneDNN tuning, sanitizers. They contain no settings and no keys.
 std::vector<std::string> harmless_environment();
 
-// The command line of a process; empty: it has ended, or may not be looked at.
+// The command line of a process; empty if it has ended or access is denied.
 std::vector<std::string> process_arguments(pid_t pid);
 
-// Sends a signal to a process that is not our child, if `is_it` finds that it is the right one.
+// Sends a signal to a process that is not our child, if `is_it` confirms its identity.
 bool kill_if(pid_t pid, int signal, const std::function<bool()>& is_it);
 
 }  // namespace tandem

@@ -31,7 +31,7 @@ ProcessWait::~ProcessWait() {
 
 void ProcessWait::wake() {
   const std::uint64_t one = 1;
-  // Fails only where it would overflow: then there is a wake to be seen already.
+  // write() fails only if the counter would overflow; then a wake is pending already.
   (void)!::write(event_, &one, sizeof one);
 }
 

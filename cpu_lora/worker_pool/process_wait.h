@@ -1,4 +1,4 @@
-// Waiting for the end of any of several processes, for a time, or for another thread's call.
+// Waits for the end of any of several processes, for a timeout, or for another thread's call.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-// wait() is for one thread, wake() for any. Owns its descriptor; move-only.
+// One thread calls wait(); any thread may call wake(). Owns its descriptor; move-only.
 class ProcessWait {
  public:
   static Result<ProcessWait> create();
@@ -16,10 +16,10 @@ class ProcessWait {
   ProcessWait& operator=(ProcessWait&& other) noexcept;
   ~ProcessWait();
 
-  // Ends the wait under way, or the next one.
+  // Ends the current wait, or the next one if there is none.
   void wake();
-  // Until one of the descriptors is readable (ChildProcess::descriptor; negative ones are skipped),
-  // wake() was called, or the time is over.
+  // Returns when one of the descriptors is readable (ChildProcess::descriptor; negative ones are
+  // skipped), when wake() was called, or after the timeout.
   void wait(std::span<const int> descriptors, Duration timeout);
 
  private:

@@ -1,4 +1,4 @@
-// When a worker that died is started again, and when no more.
+// Decides when a worker that died is started again, and when it is given up.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,11 @@ namespace tandem {
 struct RestartOptions {
   Duration first_pause{};
   Duration last_pause{};
-  Duration healthy_life{};  // who lived for so long begins anew
+  Duration healthy_life{};  // a worker that lived this long starts with a count of zero again
   int max_deaths = 1;       // in a row
 };
 
-// One worker's. No clock: the caller says how long a life was.
+// The policy of one worker. It reads no clock: the caller passes how long the worker lived.
 class RestartPolicy {
  public:
   explicit RestartPolicy(const RestartOptions& options) : options_(options) {}

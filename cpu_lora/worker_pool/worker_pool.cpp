@@ -22,7 +22,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// For workers to end when they are told to: a share of a job, and the longest sleep.
+// Time for workers to end after the stop flag is set: a part of a job plus the longest sleep.
 constexpr Duration kEndGrace = milliseconds(1000);
 constexpr Duration kAfterException = milliseconds(20);
 
@@ -54,7 +54,7 @@ class Supervisor final : public WorkerPool {
       : options_(options), wait_(std::move(wait)) {
     for (std::size_t g = 0; g < options_.groups.size(); ++g) {
       const WorkerGroupOptions& group = options_.groups[g];
-      // relaxed: the workers that read it are not there yet.
+      // relaxed: the workers that read it have not been started yet.
       group.mailbox->inbox().stop.store(0, std::memory_order_relaxed);
       for (std::uint32_t worker_slot = 0; worker_slot < group.mailbox->shape().num_worker_slots;
            ++worker_slot) {
@@ -126,9 +126,10 @@ class Supervisor final : public WorkerPool {
                        [](const auto& watch) { return !watch->should_run() || watch->is_live(); });
   }
 
-  // All of the thread. The kernel kills the workers with it (ChildProcess), so it must be the one
-  // that starts them and live as long as they may.
-  // Where there is no memory for a look, or to start a worker, it is tried again a little later.
+  // The thread's function. The kernel kills the workers when this thread ends (ChildProcess), so
+  // this thread must start them and outlive them.
+  // If there is not enough memory for a check or for starting a worker, it tries again a little
+  // later.
   void run() noexcept {
     while (!quit_.load(std::memory_order_relaxed)) {
       try {
@@ -146,7 +147,7 @@ class Supervisor final : public WorkerPool {
     for (const auto& watch : watches_) {
       try {
         watch->kill_and_reap();
-      } catch (const std::exception&) {  // what it would have said of it
+      } catch (const std::exception&) {  // only the log message is lost
       }
     }
   }
@@ -225,11 +226,11 @@ class Supervisor final : public WorkerPool {
   ProcessWait wait_;
   std::atomic<bool> quit_{false};
   std::array<std::atomic<std::uint64_t>, kMaxMailboxes> clears_{};
-  mutable std::mutex mutex_;  // what the watches hold; live() needs none
+  mutable std::mutex mutex_;  // guards the watches; live() does not need it
   std::vector<std::unique_ptr<WorkerSlotWatch>> watches_;
   std::array<std::vector<WorkerSlotWatch*>, kMaxMailboxes> groups_;
   bool any_left_ = false;
-  std::vector<int> allowed_;  // when it was last asked for
+  std::vector<int> allowed_;  // at the last query
   TimePoint cpuset_due_{};
   std::thread thread_;
 };

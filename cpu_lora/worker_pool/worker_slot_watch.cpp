@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A worker that was late may still end its share by itself, and stay.
+// A worker that was late may finish its part within this time and is then kept.
 constexpr Duration kClearGrace = milliseconds(20);
 constexpr Duration kHealthyLife = std::chrono::minutes(1);
 
@@ -52,7 +52,7 @@ ChildProcessOptions command(const WorkerPoolOptions& options, const WorkerGroupO
   return child;
 }
 
-// What a worker writes is never trusted: any other value is no state at all.
+// Values that a worker writes are never trusted: any other value is no valid state.
 bool says_it_works(WorkerSlotState state) {
   return state == WorkerSlotState::working || state == WorkerSlotState::sleeping;
 }
@@ -87,19 +87,19 @@ bool WorkerSlotWatch::is_live() const {
 }
 
 bool WorkerSlotWatch::is_held() const {
-  // acquire: pairs with the release in forget_the_dead(): whoever finds it dead finds all that it
-  // wrote.
+  // acquire: pairs with the release in forget_the_dead(): a thread that sees that the worker is
+  // dead also sees everything that it wrote.
   return given_pid_.load(std::memory_order_acquire) != 0;
 }
 
 TimePoint WorkerSlotWatch::look(TimePoint now) {
   if (child_ && child_->has_ended()) on_end(now);
-  // acquire: pairs with the release by which a worker leaves its worker slot.
+  // acquire: pairs with the worker's release when it leaves its worker slot.
   const std::uint32_t pid = at_.pid.load(std::memory_order_acquire);
   if (child_) {
     watch_child(now);
   } else if (foreign_pid_ != 0 && foreign_pid_ != pid && !forget_foreign()) {
-    // It has not ended yet, whatever its worker slot says.
+    // The process has not ended yet, whatever its worker slot contains.
   } else if (pid != 0) {
     watch_foreign(pid, now);
   } else if (should_run() && now >= due_) {
@@ -172,13 +172,13 @@ void WorkerSlotWatch::after_death(std::string_view what, TimePoint now, Duration
 void WorkerSlotWatch::condemn(std::string why) {
   if (!condemned_.empty()) return;
   condemned_ = std::move(why);
-  // No job for the dead: its worker slot will be emptied when it is reaped.
+  // No more jobs for this worker; its worker slot is cleared when the process is reaped.
   trusted_pid_.store(0, std::memory_order_release);
   child_->kill(SIGKILL);
 }
 
-// Whether it is alive, as far as its heartbeat says. Time in which nobody looked is no silence:
-// this machine, or this process, may have stood still.
+// Whether the worker is alive, judged by its heartbeat. Time in which this thread did not check
+// does not count as silence: this machine, or this process, may have been stopped.
 WorkerSlotWatch::Beat WorkerSlotWatch::see_beat(TimePoint now) {
   const Duration absence = now - std::exchange(looked_at_, now);
   if (absence > 2 * look_every_) beat_at_ = std::min(beat_at_ + absence, now);
@@ -241,8 +241,8 @@ void WorkerSlotWatch::watch_foreign(std::uint32_t pid, TimePoint now) {
   trusted_pid_.store(0, std::memory_order_release);
 }
 
-// Its worker slot says that it left. False: it has not ended, so it is made to: one that left by
-// itself is at its end anyway.
+// Called when the worker slot says that its worker left. Returns false if the process still runs;
+// it is then killed, because a worker that leaves by itself is about to end anyway.
 bool WorkerSlotWatch::forget_foreign() {
   trusted_pid_.store(0, std::memory_order_release);
   const auto pid = static_cast<pid_t>(foreign_pid_);
@@ -261,10 +261,10 @@ void WorkerSlotWatch::forget_the_dead() {
                                      std::memory_order_relaxed);
 }
 
-// Whether a process is a worker of this worker slot, by the kernel's account: what the worker slot
-// says may be garbage that names any process, another worker slot's worker or this one too. By its
-// command line, which everybody may read: whose memory maps the outbox is a secret of other users'
-// workers.
+// Whether the kernel reports that process `pid` is a worker of this worker slot. The slot's content
+// may be garbage that names any process, such as another slot's worker or this process. The command
+// line is checked, because every user may read it; the memory maps of other users' workers are not
+// readable.
 bool WorkerSlotWatch::sits_here(pid_t pid) const {
   const std::vector<std::string> words = process_arguments(pid);
   const auto has = [&](const std::string& flag, const std::string& value) {
@@ -290,7 +290,7 @@ void WorkerSlotWatch::clear_if_due(TimePoint now) {
   }
   if (now < clear_at_) return;
   const std::string why = fmt::format("job {} was overdue", std::exchange(clear_sequence_, 0));
-  // One that is only starting has no job: it leaves all of them behind when it begins.
+  // A worker that is still starting has no job: it skips all earlier jobs when it begins.
   if (child_) {
     if (has_worked_ || is_held()) condemn(why);
     return;
@@ -302,12 +302,11 @@ void WorkerSlotWatch::clear_if_due(TimePoint now) {
 }
 
 void WorkerSlotWatch::empty(std::uint32_t pid) {
-  // Whoever sits there by now keeps it.
+  // If another worker has taken the slot by now, it keeps it.
   std::uint32_t expected = pid;
   if (at_.pid.load(std::memory_order_acquire) != pid) return;
   at_.state.store(WorkerSlotState::empty, std::memory_order_relaxed);
-  // release: pairs with the acquire in quiet() and in the next worker's taking of the
-  // worker slot.
+  // release: pairs with the acquire in quiet() and in the next worker's taking of the worker slot.
   at_.pid.compare_exchange_strong(expected, 0, std::memory_order_release,
                                   std::memory_order_relaxed);
 }
@@ -329,7 +328,8 @@ WorkerStatus WorkerSlotWatch::status() const {
 
 bool WorkerSlotWatch::look_for_end() {
   trusted_pid_.store(0, std::memory_order_release);
-  // One that starts has nothing to finish, and looks for the stop flag when it has started.
+  // A worker that is still starting has nothing to finish, and reads the stop flag only when it is
+  // up.
   if (child_ && !has_worked_ && !says_it_works(at_.state.load(std::memory_order_acquire))) {
     child_->kill(SIGKILL);
   }

@@ -1,5 +1,6 @@
-// One worker slot of a mailbox and whoever sits there: our worker process, started, watched and
-// started again; or somebody else's, watched only. Written by the pool's thread alone.
+// One worker slot of a mailbox and the worker in it: either our process, which is started, watched
+// and restarted, or another process's worker, which is only watched. Only the pool's thread writes
+// it.
 #pragma once
 
 #include <atomic>
@@ -17,33 +18,36 @@ namespace tandem {
 
 class WorkerSlotWatch {
  public:
-  // `cpu`: of the worker that should run there; -1: none of ours should. The options outlive it.
+  // `cpu`: the cpu of the worker that should run there; -1: none of ours should. The options
+  // outlive it.
   WorkerSlotWatch(const WorkerPoolOptions& options, int group, int worker_slot, int cpu);
 
-  // Looks at the process and at the worker slot, and does what is due. Returns when to look again
-  // at the latest; before that when descriptor() is readable.
+  // Checks the process and the worker slot and does what is due. Returns the latest time of the
+  // next check; check earlier if descriptor() becomes readable.
   TimePoint look(TimePoint now);
   int descriptor() const { return child_ ? child_->descriptor() : -1; }
 
-  // Kills, a moment from `now`, who has not left job `sequence` behind by then.
+  // Kills the worker after a short grace period from `now` if it has not finished job `sequence` by
+  // then.
   void clear(std::uint64_t sequence, TimePoint now);
 
-  // Its worker, if there is one, ends, and the next is for this cpu; -1: there is none.
+  // Ends the current worker, if there is one, and starts the next one on this cpu; -1: starts none.
   void move_to(int cpu);
   int cpu() const { return cpu_; }
 
-  // Its worker is up and may be given jobs. Any thread.
+  // Whether its worker is up and may be given jobs. Any thread.
   bool is_live() const;
-  // The last that is_live() told of has not ended, as far as the pool knows. Any thread.
+  // Whether the last worker for which is_live() was true has not ended, as far as the pool has
+  // seen. Any thread.
   bool is_held() const;
   bool should_run() const { return cpu_ >= 0 && !left_out_; }
   bool is_running() const { return child_.has_value(); }
-  // A worker of ours or another's, now or at some time.
+  // Whether the slot has or had a worker of ours or of another process.
   bool is_of_note() const { return cpu_ >= 0 || foreign_pid_ != 0; }
   WorkerStatus status() const;
 
-  // For the pool's end, after the stop flag: no more starts, and who is only starting is killed.
-  // look_for_end() true: no process of ours is left.
+  // For the end of the pool, after the stop flag was set: starts no more workers and kills one that
+  // is still starting. Returns true when no process of ours is left.
   bool look_for_end();
   void kill_and_reap();
 
@@ -95,8 +99,9 @@ class WorkerSlotWatch {
   std::uint64_t clear_sequence_ = 0;  // 0: nothing to clear
   TimePoint clear_at_{};
 
-  std::atomic<std::uint32_t> trusted_pid_{0};  // who may be given jobs if its worker slot says so
-  mutable std::atomic<std::uint32_t> given_pid_{0};  // who was; 0: it has ended
+  // The worker that may be given jobs if its worker slot says so.
+  std::atomic<std::uint32_t> trusted_pid_{0};
+  mutable std::atomic<std::uint32_t> given_pid_{0};  // the worker that got jobs; 0: it has ended
 };
 
 }  // namespace tandem

@@ -10,8 +10,7 @@ void WorkerSpeeds::look(const Mailbox& mailbox) {
   std::array<Counted, kMaxWorkerSlots> now{};
   std::uint64_t most_jobs = 0;
   for (std::size_t i = 0; i < worker_slots; ++i) {
-    // relaxed: they count, and publish nothing. Whatever a worker slot says is at worst a wrong
-    // speed.
+    // relaxed: these are counters and publish nothing. A wrong value leads only to a wrong speed.
     const WorkerSlot& worker_slot = mailbox.worker_slot(static_cast<int>(i));
     now[i] = {worker_slot.shared_jobs.load(std::memory_order_relaxed),
               worker_slot.shared_ns.load(std::memory_order_relaxed),
@@ -21,7 +20,7 @@ void WorkerSpeeds::look(const Mailbox& mailbox) {
   if (most_jobs < kFewestJobs) return;
 
   std::array<double, kMaxWorkerSlots>
-      measured{};  // parts in a nanosecond; 0: no part in all of them
+      measured{};  // parts per nanosecond; 0: it did not take part in all jobs
   std::array<double, kMaxWorkerSlots> sorted;
   std::size_t count = 0;
   for (std::size_t i = 0; i < worker_slots; ++i) {

@@ -11,7 +11,7 @@ namespace tandem {
 namespace {
 
 bool is_asleep(const WorkerSlot& worker_slot) {
-  // acquire: pairs with the worker's release, after it said when it woke.
+  // acquire: pairs with the worker's release after it wrote its wake time.
   return worker_slot.state.load(std::memory_order_acquire) == WorkerSlotState::sleeping;
 }
 
@@ -33,7 +33,7 @@ void WorkerWakes::note_waking(const Mailbox& mailbox, std::uint64_t undisturbed,
   look(mailbox, now);
   const std::uint64_t asleep = sleepers(mailbox);
   if (asleep != 0) slept_until_ = now;
-  if (awaited_ != 0) return;  // of those that are waited for nothing else is to be seen
+  if (awaited_ != 0) return;  // while workers are awaited, no others can be measured
   awaited_ = asleep & undisturbed;
   if (awaited_ == 0) return;
   woken_at_ = now;
@@ -74,7 +74,7 @@ double WorkerWakes::awake_in(std::uint64_t asleep, TimePoint now) const {
   const bool woken = (asleep & awaited_) != 0;
   const double elapsed = woken ? std::max(0.0, seconds_between(woken_at_, now)) : 0;
   const Rests rests = rests_after(asleep, elapsed);
-  // Whoever takes longer than all of them is expected to take as long again.
+  // A worker that takes longer than all samples is expected to take as long again.
   return rests.count > 0 ? rests.mean_s : std::max(elapsed, kFirstGuessS);
 }
 

@@ -1,6 +1,6 @@
-// How long the workers of a mailbox take to wake. A core that rests is as a rule back within a
-// tenth of a millisecond; one of a virtual machine may be milliseconds away, and a job ends with
-// the last of its workers: so plans count with it.
+// Measures how long the workers of a mailbox take to wake. An idle core usually returns within a
+// tenth of a millisecond; a core of a virtual machine may take milliseconds. A job ends with its
+// last worker, so plans include this time.
 //
 // One thread.
 #pragma once
@@ -15,51 +15,53 @@
 
 namespace tandem {
 
-// The worker slots whose workers sleep.
+// Mask of the worker slots whose workers sleep.
 std::uint64_t sleepers(const Mailbox& mailbox);
 
 class WorkerWakes {
  public:
-  // Until something was seen.
+  // The assumed time until the first measurement.
   static constexpr double kFirstGuessS = 1e-4;
-  // A worker that is held up for longer, as one that was stopped, says nothing of the next wake.
+  // A longer delay, such as that of a stopped worker, says nothing about the next wake.
   static constexpr double kMostS = 0.02;
   static constexpr std::size_t kRemembered = 16;
   static constexpr double kDrowsyS = 0.01;
 
-  // Before the mailbox's workers are woken. `undisturbed`: mask of those whose cores nobody else
-  // wants just now; of others nothing is learnt.
+  // Call it before the mailbox's workers are woken. `undisturbed`: mask of workers whose cores no
+  // other thread wants at present; the others are not measured.
   void note_waking(const Mailbox& mailbox, std::uint64_t undisturbed, TimePoint now);
-  // Learns from who is awake by now: often, as between two steps. What workers say of the time is
-  // bounded by `now`: it is at worst a wrong guess.
+  // Measures the workers that are awake by now; call it often, for example between two steps. The
+  // times that workers write are clamped to `now`, so that a wrong one causes a wrong guess at
+  // worst.
   void look(const Mailbox& mailbox, TimePoint now);
-  // Until all of `asleep`, who sleep, would be awake, if they are woken now or have been: in
-  // seconds, expected.
+  // Expected time in seconds until all sleeping workers of `asleep` are awake, if they are woken
+  // now or have been woken already.
   double awake_in(std::uint64_t asleep, TimePoint now) const;
-  // For how long it counts that they slept, in seconds: who is woken now, or was lately, may be
-  // held up more than others, for a core that rested was somebody else's meanwhile.
+  // Time in seconds for which the earlier sleep of workers matters: a worker that is woken now, or
+  // was woken recently, may be delayed more than others, because something else may have used its
+  // core.
   double drowsy_for(std::uint64_t asleep, TimePoint now) const;
-  // What the last one takes, of late the mean, in seconds; 0: nothing was seen.
+  // Recent mean of the time in seconds that the last worker takes; 0: nothing measured yet.
   double usual_s() const { return usual_s_; }
 
  private:
-  // Mean and number of the rests beyond `elapsed_s` of the times that took longer.
+  // For the samples longer than `elapsed_s`: their number, and the mean of the remaining time.
   struct Rests {
     double mean_s = 0;
     int count = 0;
   };
   Rests rests_after(std::uint64_t asleep, double elapsed_s) const;
 
-  std::optional<TimePoint> slept_until_;  // somebody did who was woken then, learnt of or not
-  // Of the last time that somebody was woken: who has not come yet, and what his worker slot said
-  // before.
+  std::optional<TimePoint> slept_until_;  // when a woken worker last slept, measured or not
+  // At the last wake: the workers that are not awake yet, and the wake time that each worker slot
+  // contained before.
   std::uint64_t awaited_ = 0;
   TimePoint woken_at_;
   std::array<std::uint64_t, kMaxWorkerSlots> said_{};
-  // Of the last times: how long each one took, in seconds; below 0: it is not known.
+  // Recent wakes: how long each worker took, in seconds; below 0: not known.
   using Took = std::array<float, kMaxWorkerSlots>;
   std::array<Took, kRemembered> seen_{};
-  std::size_t num_seen_ = 0;  // ever; with the one that is under way
+  std::size_t num_seen_ = 0;  // in total, including the wake in progress
   double usual_s_ = 0;
 };
 

@@ -33,7 +33,8 @@ Status limit(int resource, const char* name, rlim_t most = 0) {
   return errno_status(fmt::format("setrlimit of {}", name), errno);
 }
 
-// Bytes of private memory that it may write to, as RLIMIT_DATA counts them (and its stack's).
+// Bytes of private memory that the process may write to, as RLIMIT_DATA counts them, plus its
+// stack.
 Result<std::size_t> private_bytes() {
   std::ifstream file("/proc/self/statm");
   std::size_t pages = 0;
@@ -49,7 +50,7 @@ Status limit_memory(std::size_t bytes) {
 }
 
 Status lower_limits() {
-  // One, not none: poll() takes no more descriptors than this.
+  // The limit is one and not zero, because poll() accepts at most this many descriptors.
   TANDEM_TRY(limit(RLIMIT_NOFILE, "open files", 1));
   TANDEM_TRY(limit(RLIMIT_NPROC, "processes"));
   TANDEM_TRY(limit(RLIMIT_CORE, "core dumps"));
@@ -63,7 +64,7 @@ Status become_nobody() {
   if (::prctl(PR_GET_PDEATHSIG, &signal_at_death) != 0) {
     return errno_status("prctl(PR_GET_PDEATHSIG)", errno);
   }
-  ::capng_clear(CAPNG_SELECT_BOTH);  // what it is to keep
+  ::capng_clear(CAPNG_SELECT_BOTH);  // the capabilities to keep
   const int failure = ::capng_change_id(
       kNobody, kNobody, static_cast<capng_flags_t>(CAPNG_DROP_SUPP_GRP | CAPNG_CLEAR_BOUNDING));
   if (failure != 0 && ::geteuid() == 0) {
@@ -72,7 +73,8 @@ Status become_nobody() {
     return {};
   }
   if (failure != 0) return error(StatusCode::internal, "capng_change_id: {}", failure);
-  // The kernel forgets it when ids change. A parent that died meanwhile is noticed by alive().
+  // The kernel clears this signal when user ids change. alive() detects a parent that died
+  // meanwhile.
   if (::prctl(PR_SET_PDEATHSIG, signal_at_death) != 0) {
     return errno_status("prctl(PR_SET_PDEATHSIG)", errno);
   }
@@ -81,8 +83,8 @@ Status become_nobody() {
 
 Status drop_capabilities() {
   ::capng_clear(CAPNG_SELECT_ALL);
-  // The bounding set can be cleared only by a process that may set it; without no_new_privs' bar
-  // against exec it would matter.
+  // The bounding set can be cleared only with CAP_SETPCAP. It matters only for exec, and
+  // no_new_privs makes exec harmless.
   const bool may_clear_bounds = ::capng_have_capability(CAPNG_EFFECTIVE, CAP_SETPCAP) != 0;
   if (::capng_apply(may_clear_bounds ? CAPNG_SELECT_ALL : CAPNG_SELECT_CAPS) != 0) {
     return errno_status("dropping capabilities", errno);
@@ -93,7 +95,7 @@ Status drop_capabilities() {
   return {};
 }
 
-// What the loop, malloc, oneDNN's code generator, OpenMP and the end of a process call.
+// The system calls of the worker's loop, malloc, oneDNN's code generator, OpenMP and process exit.
 constexpr int kAllowed[] = {
     SCMP_SYS(futex),
     SCMP_SYS(sched_yield),
@@ -131,12 +133,12 @@ struct AllowedIf {
 };
 
 std::vector<AllowedIf> allowed_conditionally(const Confinement& keeps) {
-  // Memory of no file, and messages.
+  // Anonymous memory, and messages to standard error.
   const scmp_arg_cmp anonymous = {3, SCMP_CMP_MASKED_EQ, MAP_ANONYMOUS, MAP_ANONYMOUS};
   const scmp_arg_cmp to_error = {0, SCMP_CMP_EQ, STDERR_FILENO, 0};
-  // A crash ends by a signal to itself.
+  // A crash ends with a signal that the process sends to itself.
   const scmp_arg_cmp to_itself = {0, SCMP_CMP_EQ, static_cast<scmp_datum_t>(::getpid()), 0};
-  // Whether its engine still lives, where there is no pidfd.
+  // Signal 0 checks whether the engine lives if there is no pidfd.
   const scmp_arg_cmp no_signal = {1, SCMP_CMP_EQ, 0, 0};
   std::vector<AllowedIf> allowed = {{SCMP_SYS(mmap), anonymous},
                                     {SCMP_SYS(write), to_error},
@@ -155,7 +157,7 @@ Status filter_system_calls(const Confinement& keeps) {
   const std::unique_ptr<void, void (*)(scmp_filter_ctx)> filter(
       ::seccomp_init(SCMP_ACT_ERRNO(EPERM)), &::seccomp_release);
   if (filter == nullptr) return error(StatusCode::internal, "seccomp_init failed");
-  // For threads that a library may have started, too.
+  // The filter also applies to threads that a library may have started.
   int failure = ::seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_TSYNC, 1);
   if (failure != 0) return refused(failure);
   for (const int call : kAllowed) {

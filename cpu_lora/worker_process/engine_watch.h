@@ -1,15 +1,15 @@
-// Whether another process still lives.
+// Checks whether another process still lives.
 #pragma once
 
 #include "base/status.h"
 
 namespace tandem {
 
-// Holds a descriptor of the process where the kernel has such (5.3): a pid that is used again is
-// then no disguise. Move-only.
+// Holds a descriptor of the process if the kernel supports it (5.3), so that a reused pid is not
+// mistaken for the process. Move-only.
 class EngineWatch {
  public:
-  // unavailable: there is no such process. Open it before system calls are filtered.
+  // unavailable: there is no such process. Call it before system calls are filtered.
   static Result<EngineWatch> open(int pid);
   EngineWatch(EngineWatch&& other) noexcept;
   EngineWatch& operator=(EngineWatch&&) = delete;

@@ -21,7 +21,8 @@ Result<std::string> numeric_host(const std::string& host) {
     return error(StatusCode::unavailable, "'{}' has no address: {}", host, gai_strerror(failure));
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
-  // An IPv4 address before others: localhost is both, and servers listen on 127.0.0.1.
+  // An IPv4 address is preferred: localhost resolves to both kinds, and servers listen on
+  // 127.0.0.1.
   const addrinfo* best = found;
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
     if (one->ai_family == AF_INET) {

@@ -1,4 +1,4 @@
-// How Envoy is told of an engine: "IP:PORT", as the endpoint picker protocol wants it.
+// An engine's address in the endpoint picker protocol's format for Envoy: "IP:PORT".
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace tandem {
 // "IP:PORT" or "[IPv6]:PORT".
 std::string endpoint_text(const HttpAddress& address);
 
-// The same address with a number in place of a name. Asks the resolver, which may take seconds. A
-// name without an address is an error.
+// The same address with a numeric host instead of a name. Calls the resolver, which may take
+// seconds. A name without an address is an error.
 Result<HttpAddress> numeric_address(const HttpAddress& address);
 
 }  // namespace tandem

@@ -39,7 +39,7 @@ std::optional<ErrorEnvelope> read_pick_request(const PickRequest& request,
     case ContentCoding::identity:
       break;
     case ContentCoding::unknown:
-      return std::nullopt;  // which the engine will refuse
+      return std::nullopt;  // the engine will refuse it
     case ContentCoding::deflated:
       read.body.clear();
       switch (inflate_bytes(request.body, max_body_bytes, read.body)) {

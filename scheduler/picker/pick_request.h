@@ -1,4 +1,4 @@
-// What Envoy shows of a client's request, and what of it a policy is to know.
+// A client's request as Envoy shows it, and the part of it that a policy needs.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,17 @@
 
 namespace tandem {
 
-// Requests as they come from strangers: whoever fills it bounds the body and the headers.
+// A request of an untrusted client; the code that fills it limits the size of body and headers.
 struct PickRequest {
   std::map<std::string, std::string> headers;  // lower-case names, HTTP/2's ":path" among them
-  std::string body;                            // as it came
-  // The endpoints among which the gateway wants the choice; none: all. Empty: there is none.
+  std::string body;                            // as received
+  // The endpoints from which the gateway wants the choice; unset: all. Empty list: none.
   std::optional<std::vector<std::string>> subset;
 };
 
-// The model, the lengths and the deadlines that it names. A request without a body, or whose body
-// is no JSON by its Content-Type, is anybody's: any engine may have it. JSON that is none is
-// refused here, with what the client is to be told. Thread-safe.
+// Reads the model, the lengths and the deadlines from the request. A request without a body, or
+// with a body that is not JSON by its Content-Type, may go to any engine. Invalid JSON is refused
+// with the error for the client. Thread-safe.
 std::optional<ErrorEnvelope> read_pick_request(const PickRequest& request,
                                                std::size_t max_body_bytes,
                                                double average_answer_tokens, Wanted& wanted);

@@ -17,7 +17,8 @@ ErrorEnvelope wrong_mode() {
           "request_body_mode"};
 }
 
-// In pieces that Envoy takes; `end`: nothing of this direction follows.
+// Splits the body into pieces of a size that Envoy accepts; `end`: nothing more follows in this
+// direction.
 void give_back(Phase phase, const std::string& body, bool end, std::vector<StreamReply>& replies) {
   std::size_t at = 0;
   do {
@@ -140,7 +141,7 @@ PickStream::Next PickStream::take_trailers(std::vector<StreamReply>& replies) {
 PickStream::Next PickStream::take_response(const StreamEvent& event,
                                            std::vector<StreamReply>& replies) {
   if (!event.served.empty() && pick_ != 0) desk_.served(pick_, event.served);
-  // An answer that is no stream of events begins when it is whole.
+  // An engine sends the headers of an answer that is not an event stream only when it is complete.
   answered_ = answered_ || event.end || event.phase == Phase::response_trailers ||
               (event.phase == Phase::response_headers && !says_events(event));
   if (event.phase == Phase::response_body && response_mode_ == BodyMode::full_duplex) {
@@ -157,7 +158,7 @@ PickStream::Next PickStream::decide(StreamReply reply, std::vector<StreamReply>&
   request_over_ = true;
   Pick pick = desk_.pick(request_);
   pick_ = pick.id;
-  // The answer may take minutes; only a streamed body is needed once more.
+  // The answer may take minutes; only a streamed body is needed again.
   if (request_mode_ != BodyMode::full_duplex) request_ = {};
   if (pick.refused) {
     reply = {};

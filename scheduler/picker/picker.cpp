@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-// Longer than a request takes to an engine and its report back.
+// Longer than a request needs to reach an engine and be in its report.
 constexpr Duration kOnItsWay = std::chrono::milliseconds(100);
 
 ErrorEnvelope engines_full() {
@@ -51,7 +51,7 @@ Pick Picker::pick(Wanted wanted, const std::optional<std::vector<std::string>>& 
   }
   pick.id = next_++;
   pick.endpoints = endpoints_[choice.engine.index()];
-  // Who is full is still better than nobody, but last.
+  // Full engines are still useful as fallbacks, but come last.
   wanted.among = &listed_;
   std::vector<EngineIndex> others = cluster_.others(wanted, choice.engine);
   std::stable_partition(others.begin(), others.end(),

@@ -1,8 +1,8 @@
-// Chooses engines for requests that somebody else carries to them: Envoy.
+// Chooses engines for requests that Envoy then forwards.
 //
-// It has no queue, and sees no answer: what does not fit now is refused, and what it sent counts
-// until the engine's report speaks of it (cluster.h) or Envoy says that it is over. No I/O, no
-// clock.
+// It has no queue and sees no answer: a request that does not fit now is refused, and a forwarded
+// request counts until the engine's report includes it (cluster.h) or Envoy says that it is over.
+// No I/O, no clock.
 #pragma once
 
 #include <cstddef>
@@ -28,35 +28,35 @@ using PickId = std::uint64_t;  // of one decision; 0: none
 
 struct Pick {
   PickId id = 0;
-  std::string endpoints;                 // "IP:PORT,IP:PORT,...", the first the best
-  std::optional<ErrorEnvelope> refused;  // the client's answer instead
+  std::string endpoints;                 // "IP:PORT,IP:PORT,...", best first
+  std::optional<ErrorEnvelope> refused;  // the error for the client
 };
 
 struct PickLimits {
-  std::int64_t max_waiting = 128;  // an engine where so many wait gets nothing new
-  std::size_t max_fallbacks = 3;   // endpoints behind the first
+  std::int64_t max_waiting = 128;  // an engine with this many waiting requests gets no new one
+  std::size_t max_fallbacks = 3;   // endpoints after the first
 };
 
-// Not thread-safe; times are the caller's, and go up.
+// Not thread-safe; the caller passes times, which must not decrease.
 class Picker {
  public:
   Picker(std::unique_ptr<Policy> policy, PickLimits limits);
 
-  // Whoever follows the engines (engine_follower.h) keeps them there, and tells of those that come
-  // and go for good.
+  // The code that follows the engines (engine_follower.h) keeps their views up to date in the
+  // cluster, and reports here which engines are added and removed.
   Cluster& cluster() { return cluster_; }
-  void engine_added(EngineIndex engine);  // its address has a number for a host
+  void engine_added(EngineIndex engine);  // its address has a numeric host
   void engine_gone(EngineIndex engine);
-  // Ends what has been over for a moment; as each choice does.
+  // Ends requests that have been over for a moment; pick() does so too.
   void settle(TimePoint now);
 
-  // `wanted` of read_pick_request(). `subset`: as in PickRequest.
+  // `wanted` comes from read_pick_request(). `subset`: as in PickRequest.
   Pick pick(Wanted wanted, const std::optional<std::vector<std::string>>& subset, TimePoint now);
-  // Where the answer comes from. Another endpoint than the first: the engine that failed it, which
-  // gets nothing new until its next report.
+  // Records which endpoint answers. If it is not the first one, returns the engine that failed,
+  // which gets no new request until its next report.
   std::optional<EngineIndex> served(PickId id, std::string_view endpoint, TimePoint now);
-  // No more is heard of it. Not answered in full, as far as is known, it may still be on its way to
-  // the engine, and counts for a moment longer.
+  // Records that Envoy's stream has ended. If the request was not completely answered, it may still
+  // be on its way to the engine, and counts for a moment longer.
   void over(PickId id, bool answered, TimePoint now);
 
   const Cluster& cluster() const { return cluster_; }
@@ -79,12 +79,12 @@ class Picker {
 
   const PickLimits limits_;
   Cluster cluster_;
-  std::vector<std::string> endpoints_;  // of each engine
+  std::vector<std::string> endpoints_;  // by engine
   std::unordered_map<PickId, Running> running_;
-  std::deque<Due> due_;  // over, and counted until then; the earliest first
+  std::deque<Due> due_;  // over, but counted until their time; the earliest first
   PickId next_ = 1;
-  std::vector<bool> listed_;  // scratch of pick(): by engine, in the subset
-  std::vector<bool> roomy_;   // and with room
+  std::vector<bool> listed_;  // scratch of pick(): by engine, whether it is in the subset
+  std::vector<bool> roomy_;   // and has room
 };
 
 }  // namespace tandem

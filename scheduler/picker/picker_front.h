@@ -1,4 +1,4 @@
-// The picker's HTTP: what it tells of itself to operators. Requests of clients never come here.
+// The picker's HTTP interface for operators; clients' requests do not come here.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,8 @@ namespace tandem {
 // GET /health, /ready, /metrics, /v1/stats. Thread-safe.
 class PickerFront final : public HttpHandler {
  public:
-  // `host` outlives it. The key is its options': with one, /health and /ready alone are told to
-  // everybody, and /metrics where `metrics_without_key`.
+  // `host` outlives it. If its options have a key, only /health and /ready are open without it, and
+  // /metrics if `metrics_without_key`.
   explicit PickerFront(PickerHost& host, bool metrics_without_key = false)
       : host_(host), metrics_without_key_(metrics_without_key) {}
 

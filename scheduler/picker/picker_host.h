@@ -1,5 +1,5 @@
-// The picker with its engines: their statistics are listened to on a loop of its own, decisions are
-// made by whoever asks, under one lock.
+// The picker with its engines: it follows their statistics on its own event loop; any thread makes
+// decisions, under one lock.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,7 @@ struct PickerOptions {
   PolicyOptions policy_options;
   PickLimits limits;
   WatchTimes watch;
-  std::string api_key;  // shown to the engines; empty: none
+  std::string api_key;  // sent to the engines; empty: none
   std::size_t max_body_bytes = 8U << 20;
 };
 
@@ -45,8 +45,9 @@ class PickerHost final : public PickDesk, private FollowerHost {
   PickerHost(const PickerHost&) = delete;
   PickerHost& operator=(const PickerHost&) = delete;
 
-  // Once. The source's addresses must be numbers (endpoint.h). `readiness` is told, from any thread
-  // and under the lock, when an engine accepts requests and when none does any more.
+  // Call it once. The source's addresses must be numeric (endpoint.h). `readiness` is called, from
+  // any thread and under the lock, when the first engine accepts requests and when none does any
+  // more.
   void start(std::function<void(bool ready)> readiness = {});
   void stop();  // idempotent
 

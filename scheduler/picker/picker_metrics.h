@@ -1,4 +1,4 @@
-// The picker's metrics. /metrics has them in the order of kAll.
+// The picker's metrics; /metrics lists them in the order of kAll.
 #pragma once
 
 #include "base/metrics/metric_table.h"
@@ -7,13 +7,13 @@ namespace tandem::picker_metrics {
 
 using Kind = MetricRow::Kind;
 
-// Label: engine, the endpoint.
+// Labels: engine, as its endpoint.
 inline constexpr MetricRow kPicks{Kind::counter, "tandem_picker_picks_total",
                                   "Requests sent to an engine, by the first choice"};
-// status.
+// Labels: status.
 inline constexpr MetricRow kRefusals{Kind::counter, "tandem_picker_refusals_total",
                                      "Requests that were answered at once, by HTTP status"};
-// engine.
+// Labels: engine.
 inline constexpr MetricRow kFailovers{
     Kind::counter, "tandem_picker_failovers_total",
     "Requests that another engine answered than the first choice, by that one"};

@@ -1,5 +1,5 @@
-// Which engines have which adapter, kept by whoever hears it from them, so that a request finds its
-// holders without asking every engine.
+// An index from adapter to the engines that have it, so that a request finds them without asking
+// every engine. Its owner updates it from the engines' reports.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,12 @@ namespace tandem {
 // Not thread-safe.
 class AdapterIndex {
  public:
-  // The tier of an adapter on an engine; absent without requests takes the entry out.
+  // Sets the tier of an adapter on an engine; `absent` without active requests removes the entry.
   void set_tier(ClusterAdapterId adapter, EngineIndex engine, AdapterTier tier);
-  // Requests with this adapter that came to (+1) or left (-1) an engine. Never below nought.
+  // Adds requests with this adapter that arrived at (+1) or left (-1) an engine. The count stays at
+  // least 0.
   void add_active(ClusterAdapterId adapter, EngineIndex engine, std::int32_t change);
-  // An engine that is gone.
+  // Removes all entries of an engine that has left.
   void remove_engine(EngineIndex engine);
 
   // Valid until the next change.

@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-// The picker's scores for an adapter: it is active, there is a place for it, there is none.
+// The picker's scores for an adapter: it is active, it can be loaded, it cannot be loaded.
 constexpr double kActive = 1;
 constexpr double kHasPlace = 0.8;
 constexpr double kNoPlace = 0;
@@ -40,7 +40,7 @@ Decision HashingPolicy::choose(const RouteRequest& request, std::span<const Engi
     ++accepting;
   }
   if (accepting == 0) return {};
-  // With the request itself counted the mean is above zero, and some engine is below it.
+  // The request itself is counted, so the mean is above zero and some engine is below the limit.
   const double limit =
       std::ceil(bound_ * static_cast<double>(requests + 1) / static_cast<double>(accepting));
   Decision best;

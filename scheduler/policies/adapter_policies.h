@@ -1,4 +1,4 @@
-// Policies that look at where an adapter is, and at no rank: what today's routers do.
+// Policies that consider where an adapter is, but not its rank, as existing routers do.
 #pragma once
 
 #include "scheduler/policies/policy.h"
@@ -6,8 +6,8 @@
 namespace tandem {
 
 // Rendezvous hashing by adapter with bounded loads: each adapter has its own order of the engines,
-// and goes to the first that has at most `bound` times the mean of requests. Requests for the base
-// model go to the least loaded.
+// and a request goes to the first engine that has at most `bound` times the mean number of
+// requests. Requests for the base model go to the engine with the least load.
 class HashingPolicy final : public Policy {
  public:
   HashingPolicy(std::uint64_t seed, double bound) : seed_(seed), bound_(bound) {}
@@ -19,9 +19,9 @@ class HashingPolicy final : public Policy {
   double bound_;
 };
 
-// Scores added up, as the endpoint picker of the Kubernetes Gateway API does it: is the adapter
-// active there, how short is the queue among the engines', how much KV is free. Residency without
-// requests does not count; nor do ranks.
+// A sum of scores as in the endpoint picker of the Kubernetes Gateway API: whether the adapter is
+// active on the engine, how short its queue is compared with the others, and how much KV is free.
+// Adapters without requests and ranks are ignored.
 class AffinityPolicy final : public Policy {
  public:
   std::string_view name() const override { return "affinity"; }

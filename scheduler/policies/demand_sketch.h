@@ -1,4 +1,4 @@
-// How often each adapter was asked for of late, in fixed memory however many adapters there are.
+// The recent request frequency of each adapter, in fixed memory for any number of adapters.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 
 namespace tandem {
 
-// A count-min sketch: never too low, too high by what collides in all rows. Every kWindow requests
-// all counts are halved, so that what was popular a while ago does not count for ever. No
-// allocation. Not thread-safe.
+// A count-min sketch: counts are never too low, and too high by the requests that collide in all
+// rows. Every kWindow requests all counts are halved, so that old demand fades. No allocation. Not
+// thread-safe.
 class DemandSketch {
  public:
   static constexpr std::uint32_t kWindow = 8'000;
@@ -21,7 +21,7 @@ class DemandSketch {
     if (++total_ > kWindow) halve();
     for (std::size_t row = 0; row < kRows; ++row) ++counts_[row][cell(adapter, row)];
   }
-  // Of all requests, 0 to 1.
+  // The adapter's share of all requests, 0 to 1.
   double share(ClusterAdapterId adapter) const {
     if (total_ == 0) return 0;
     std::uint32_t least = total_;

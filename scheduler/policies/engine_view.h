@@ -1,5 +1,5 @@
-// What a scheduler of many engines knows when a request comes: plain values, which the router fills
-// from what engines push, and the simulator from its engines.
+// The input of a scheduling decision over many engines: plain values, which the router fills from
+// the engines' reports and the simulator from its engines.
 #pragma once
 
 #include <cstdint>
@@ -11,34 +11,36 @@
 
 namespace tandem {
 
-// An engine's place in the list of views; also what a Decision names.
+// An engine's position in the list of views; a Decision refers to it.
 using EngineIndex = StrongId<struct EngineIndexTag>;
-// An adapter of the cluster, whichever engines have it.
+// An adapter of the cluster, on any number of engines.
 using ClusterAdapterId = StrongId<struct ClusterAdapterIdTag>;
 
-// Sums are kept up to date by whoever fills them, so that a decision reads one view per engine and
-// walks no list.
+// The caller keeps the sums up to date, so that a decision reads one view per engine and iterates
+// over no list.
 struct EngineView {
   bool accepts = true;       // alive, not draining
-  bool mixed_steps = true;   // prompts and decode in one step; else prompts have their own
-  bool prefix_cache = true;  // what prompts begin with is kept, as long as there is room for it
-  StepCosts costs;           // of this engine: the profile, corrected by what it reports
+  bool mixed_steps = true;   // prompts and decode share a step; else prompts have their own steps
+  bool prefix_cache = true;  // the prefixes of prompts are kept as long as there is room
+  StepCosts costs;           // the engine's profile, corrected by its reports
   ColdStartCosts cold;
   DecodeLoad running;
-  PrefillLoad waiting;  // prompts not begun
+  PrefillLoad waiting;  // prompts that have not begun
   std::int64_t waiting_rank_sum = 0;
-  std::int32_t max_requests = 0;    // that run together
-  std::int64_t kv_free_tokens = 0;  // neither used nor promised to what runs or waits; may be < 0
-  std::int64_t kv_tokens = 0;       // in all
-  std::int64_t adapter_free_bytes = 0;  // of the device tier: free, or of adapters nobody uses
-  std::int64_t link_queue_bytes = 0;    // adapters under way to the device
-  std::int64_t fetch_queue_bytes = 0;   // and into the host tier
-  double step_ends_s = -1;              // the step under way, expected, by the clock of
-                                        // RouteRequest::now_s; below zero: not known
+  std::int32_t max_requests = 0;  // maximum that run together
+  // Neither used nor reserved for running or waiting requests; may be < 0.
+  std::int64_t kv_free_tokens = 0;
+  std::int64_t kv_tokens = 0;  // in all
+  // Bytes of the device tier that are free or used by adapters without requests.
+  std::int64_t adapter_free_bytes = 0;
+  std::int64_t link_queue_bytes = 0;   // adapters being loaded to the device
+  std::int64_t fetch_queue_bytes = 0;  // adapters being fetched into the host tier
+  // Predicted end of the current step, on the clock of RouteRequest::now_s; below zero: not known.
+  double step_ends_s = -1;
   std::int32_t free_workers = 0;
 
   std::int64_t requests() const { return running.requests + waiting.requests; }
-  // All that runs or waits, as if it decoded: the paper's `exists`.
+  // The load if all running and waiting requests decoded: `exists` in the paper.
   DecodeLoad all() const {
     DecodeLoad load = running;
     load.requests += waiting.requests;
@@ -49,33 +51,34 @@ struct EngineView {
   }
 };
 
-// Where an adapter is on an engine, best last: nowhere, on its way into host memory, there, on its
-// way to the device, there.
+// The state of an adapter on an engine, best last: absent, being fetched into host memory, in host
+// memory, being loaded to the device, on the device.
 enum class AdapterTier { absent, fetching, host, loading, resident };
 
-// One engine that has an adapter in some way.
+// An engine that has an adapter in any tier.
 struct AdapterHold {
   EngineIndex engine;
   AdapterTier tier = AdapterTier::absent;
-  std::int32_t active_requests = 0;  // that run or wait there with this adapter
+  std::int32_t active_requests = 0;  // running or waiting there with this adapter
 };
 
-// An engine whose prefix cache has the first tokens of the prompt, as is believed.
+// An engine whose prefix cache probably has the first tokens of the prompt.
 struct PrefixHit {
   EngineIndex engine;
   std::int64_t tokens = 0;
 };
 
 struct RouteRequest {
-  double now_s = 0;          // of any clock that EngineView::step_ends_s shares
-  ClusterAdapterId adapter;  // not valid: the base model
+  double now_s = 0;          // on the same clock as EngineView::step_ends_s
+  ClusterAdapterId adapter;  // invalid: the base model
   std::int32_t rank = 0;     // 0: the base model
   std::int64_t adapter_bytes = 0;
   std::int64_t prompt_tokens = 0;
-  double expected_tokens = 0;  // of the answer
+  double expected_tokens = 0;  // predicted length of the answer
   double slo_ttft_s = 0;       // 0: none
-  double slo_token_s = 0;      // time per token: latency over tokens. 0: none
-  // At most one entry for an engine in each; engines without one hold nothing. Outlive the call.
+  double slo_token_s = 0;      // limit of latency / tokens; 0: none
+  // At most one entry per engine in each; an engine without an entry has neither. They outlive the
+  // call.
   std::span<const AdapterHold> holds;
   std::span<const PrefixHit> prefixes;  // by engine
 
@@ -88,13 +91,13 @@ struct RouteRequest {
   DecodeLoad decode() const {
     return {.requests = 1, .rank_sum = rank, .rank_max = rank, .context_tokens = prompt_tokens};
   }
-  // KV that it will take in the end, as far as one knows.
+  // The predicted KV size at the end of the answer.
   std::int64_t kv_tokens() const {
     return prompt_tokens + static_cast<std::int64_t>(expected_tokens);
   }
 };
 
-// There is a place in the engine's batch and KV for it.
+// Whether the engine's batch and KV have room for the request.
 inline bool has_room(const EngineView& engine, const RouteRequest& request) {
   return engine.accepts && engine.requests() < engine.max_requests &&
          engine.kv_free_tokens >= request.kv_tokens();

@@ -2,10 +2,11 @@
 
 namespace tandem {
 
-// The paper does not say how large its penalty is. Costs without it are what one request adds to a
-// step: milliseconds. A second stands far above these, so that among engines with the same number
-// of requests one that keeps the SLO always wins; as the cost is multiplied by the number of
-// requests, an almost empty engine that breaks it may still beat a full one that keeps it.
+// The paper does not state its penalty. Without it a cost is the time that a request adds to a
+// step: milliseconds. One second is far above that, so among engines with the same number of
+// requests an engine that keeps the SLO always wins. Because the cost is multiplied by the number
+// of requests, an almost empty engine that violates the SLO may still win against a full one that
+// keeps it.
 double RankAwarePolicy::cost(const RouteRequest& request, const EngineView& engine) const {
   PrefillLoad queue = engine.waiting;
   const double queue_s = engine.costs.prefill_time_s(queue);

@@ -1,14 +1,14 @@
-// The CaraServe paper's Algorithm 1.
+// Algorithm 1 of the CaraServe paper.
 #pragma once
 
 #include "scheduler/policies/policy.h"
 
 namespace tandem {
 
-// Of the engines with room (of all that accept, if none has room) the one with the least
-// (added prefill / average answer + added decode + penalty) x requests, where the penalty is added
-// if a decode step with the request would be above the SLO. Equal: the fewest requests, then the
-// lowest index. An engine's StepCosts say which kernel it has.
+// Chooses among the engines with room (among all that accept, if none has room) the one with the
+// least (added prefill / average answer + added decode + penalty) x requests; the penalty is added
+// if a decode step with the request would exceed the SLO. Ties: the fewest requests, then the
+// lowest index. The engine's StepCosts define its kernel.
 class RankAwarePolicy final : public Policy {
  public:
   explicit RankAwarePolicy(const PolicyOptions& options)

@@ -1,4 +1,4 @@
-// The ranks of an engine's requests as a sum and a maximum that stay right when one leaves.
+// Sum and maximum of the ranks of an engine's requests, which can be added and removed.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// A rank is 0 (the base model) to 512. Constant time, no allocation. Not thread-safe.
+// Ranks are from 0 (the base model) to 512. Constant time, no allocation. Not thread-safe.
 class RankTally {
  public:
   static constexpr std::int32_t kMaxRank = 512;
@@ -21,7 +21,7 @@ class RankTally {
     sum_ += rank;
     ++requests_;
   }
-  // One that was added.
+  // Requires an earlier add() of this rank.
   void remove(std::int32_t rank) {
     check(rank);
     TANDEM_CHECK(count_[index(rank)] > 0, "no request of rank {}", rank);

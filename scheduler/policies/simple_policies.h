@@ -1,4 +1,4 @@
-// Policies that look at no adapter: what others are measured against.
+// Policies that ignore adapters; baselines for the others.
 #pragma once
 
 #include "scheduler/policies/policy.h"
@@ -16,7 +16,7 @@ class RandomPolicy final : public Policy {
   std::uint64_t calls_ = 0;
 };
 
-// Each engine in its turn.
+// Round robin over the engines.
 class RoundRobinPolicy final : public Policy {
  public:
   std::string_view name() const override { return "round_robin"; }
@@ -26,23 +26,23 @@ class RoundRobinPolicy final : public Policy {
   std::size_t next_ = 0;
 };
 
-// The fewest requests, running and waiting; of equals the fewest tokens of context and prompts,
-// then the lowest index.
+// The engine with the fewest running and waiting requests; ties: the fewest tokens of context and
+// prompts, then the lowest index.
 class MostIdlePolicy final : public Policy {
  public:
   std::string_view name() const override { return "most_idle"; }
   Decision choose(const RouteRequest& request, std::span<const EngineView> engines) override;
 };
 
-// The first engine with room: bin packing as the CaraServe paper's baseline.
+// The first engine with room: bin packing, the CaraServe paper's baseline.
 class FirstFitPolicy final : public Policy {
  public:
   std::string_view name() const override { return "first_fit"; }
   Decision choose(const RouteRequest& request, std::span<const EngineView> engines) override;
 };
 
-// Punica, section 5.1: the largest working set that still has room, of equals the highest id. What
-// finds none waits, first come first served.
+// Punica, section 5.1: the engine with the largest working set that still has room; ties: the
+// highest id. A request for which no engine has room waits, first come first served.
 class PunicaPolicy final : public Policy {
  public:
   std::string_view name() const override { return "punica"; }

@@ -7,25 +7,26 @@
 namespace tandem {
 namespace {
 
-// A request that misses its SLO costs as much as ten seconds of waiting: more than any request that
-// is served in time, so that misses decide first and time decides among equals.
+// The cost of a missed SLO: ten seconds of waiting. That is more than any request costs that is
+// served in time, so misses decide first and time decides between equal numbers of misses.
 constexpr double kMissS = 10;
-// A second before the first token counts two and a half times: nobody reads yet, and it is most of
-// the time per token of a short answer. The weight trades time to first token against time per
-// token. At 2 or less, requests of large ranks at full load queue for the engines that pad to them
-// already instead of going where there is room; at 3 and more, engines whose prompts have steps of
-// their own stop their batches too often (docs/simulate.md).
+// The weight of a second before the first token: nothing can be read yet, and it is most of the
+// time per token of a short answer. The weight trades time to first token against time per token.
+// At 2 or less, requests of large ranks at full load queue for the engines that already pad to
+// these ranks instead of using engines with room; at 3 or more, engines with separate prompt steps
+// stop their batches too often (docs/simulate.md).
 constexpr double kFirstTokenWeight = 2.5;
-// The share that joins an engine's next step of prompts, of the requests that arrive before it
-// begins. A larger share makes first tokens sooner and further tokens later; docs/simulate.md shows
-// both ends.
+// The share of the requests arriving before an engine's next prompt step that joins this step. A
+// larger share makes first tokens faster and the following tokens slower; docs/simulate.md shows
+// both extremes.
 constexpr double kSharing = 0.4;
 // The weight of the latest gap between requests in the running mean.
 constexpr double kGapWeight = 0.005;
-// How far the hash may move an adapter that no engine has: less than load differs by.
+// The largest factor by which the hash changes the cost for an adapter that no engine has; load
+// differs by more.
 constexpr double kSettle = 0.01;
 
-// Until a place in the batch and KV is free: places come free at the pace at which answers end.
+// Time until a place in the batch and KV are free: answers end at a constant pace.
 double wait_for_place_s(const RouteRequest& request, const EngineView& engine, double answer_s) {
   double wait_s = 0;
   const std::int64_t over = engine.requests() + 1 - engine.max_requests;
@@ -40,8 +41,7 @@ double wait_for_place_s(const RouteRequest& request, const EngineView& engine, d
   return wait_s;
 }
 
-// The batch that runs together: all of them, or with more requests than places a batch of their
-// mean.
+// The load of one batch: all requests, or, if they exceed the places, a batch of average requests.
 DecodeLoad in_one_batch(const DecodeLoad& all, const EngineView& engine) {
   if (engine.max_requests <= 0 || all.requests <= engine.max_requests) return all;
   const double share = static_cast<double>(engine.max_requests) / static_cast<double>(all.requests);
@@ -54,7 +54,7 @@ DecodeLoad in_one_batch(const DecodeLoad& all, const EngineView& engine) {
           .context_tokens = part(all.context_tokens)};
 }
 
-// Of the step under way; half of one, if the view does not know.
+// The remaining time of the current step; half a decode step, if the view has no prediction.
 double step_left_s(const RouteRequest& request, const EngineView& engine) {
   if (engine.running.requests == 0) return 0;
   if (engine.step_ends_s < 0) return engine.costs.decode_time_s(engine.running) / 2;
@@ -62,8 +62,8 @@ double step_left_s(const RouteRequest& request, const EngineView& engine) {
 }
 
 struct ColdStart {
-  double host_s = 0;    // from now until the adapter is in host memory
-  double device_s = 0;  // and on the device
+  double host_s = 0;    // until the adapter is in host memory
+  double device_s = 0;  // until it is on the device
 };
 
 ColdStart cold_start(const RouteRequest& request, const EngineView& engine, AdapterTier tier) {
@@ -74,15 +74,15 @@ ColdStart cold_start(const RouteRequest& request, const EngineView& engine, Adap
   double host_s = 0;
   if (tier != AdapterTier::host) {
     host_s = static_cast<double>(engine.fetch_queue_bytes) / engine.cold.fetch_bytes_per_s;
-    // One that is on its way is in the queue.
+    // An adapter that is being fetched is already in the queue.
     if (tier == AdapterTier::absent) host_s += engine.cold.fetch_time_s(request.adapter_bytes);
   }
   return {host_s, std::max(host_s, queue_s) + engine.cold.load_time_s(request.adapter_bytes)};
 }
 
-// There is room on the device for its adapter and those of all that wait. If not, one of them is
-// evicted before it is used, and its step waits for it after all, however long ago it was loaded;
-// unless another that runs or waits has it in use.
+// Whether the device has room for the request's adapter and those of all waiting requests.
+// Otherwise one of these adapters is evicted before it is used and its step waits for it, however
+// early it was loaded, unless another running or waiting request uses it (`active`).
 bool fits_beside_queue(const RouteRequest& request, const EngineView& engine, std::int32_t active) {
   if (request.rank == 0 || active > 0) return true;
   const double bytes_per_rank = static_cast<double>(request.adapter_bytes) / request.rank;
@@ -112,11 +112,11 @@ TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& en
   const auto waiting = static_cast<double>(engine.waiting.requests);
   exists.add(request.decode());
   const double with_s = costs.decode_time_s(in_one_batch(exists, engine));
-  // All requests pay for larger ranks, also those that wait for a later batch.
+  // Larger ranks slow all requests, also those that wait for a later batch.
   const double slower_s = costs.decode_work_s(exists) - exists_work_s;
   const double answer = std::max(1.0, request.expected_tokens);
 
-  // One token of the prompt is computed in any case: its output is the first of the answer.
+  // At least one token of the prompt is computed: its output is the first token of the answer.
   PrefillLoad own = request.prefill();
   own.tokens =
       std::max<std::int64_t>(1, request.prompt_tokens - std::max<std::int64_t>(0, cached_tokens));
@@ -125,10 +125,10 @@ TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& en
   together.add(own);
   const double own_work_s = costs.prefill_work_s(together) - costs.prefill_work_s(engine.waiting);
   const double left_s = step_left_s(request, engine);
-  // A step for prompts alone stops all that run. Its prompts share this price: those that wait,
-  // this one, and those that arrive before the step begins. Soon after another such step the price
-  // is up to twice as high: many answers have just begun, and the stop adds most to the time per
-  // token of the short ones.
+  // A step for prompts alone stops all running requests. Its prompts share this cost: the waiting
+  // ones, this one, and those that arrive before the step begins. Soon after another such step the
+  // cost is up to twice as high: many answers have just begun, and the stop adds most to the time
+  // per token of short answers.
   double stop_s = own_work_s;
   double sharers = 0;
   if (!engine.mixed_steps) {
@@ -158,14 +158,16 @@ TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& en
   estimate.ttft_s = begin_s + stall_s + prefill_s;
   const double decode_s = (answer - 1) * with_s;
   estimate.token_s = (estimate.ttft_s + decode_s) / answer;
-  // Those that end before it are followed by others, who lose as much. A stall holds up those that
-  // wait, too. So does its prompt while there are places for all, as it shares a step with theirs.
+  // Running requests that end earlier are replaced by others, which lose the same time. A stall
+  // also delays waiting requests. So does the prompt while the batch has free places, because it
+  // shares a step with their prompts.
   const bool same_step = engine.requests() < engine.max_requests;
   const double others_s = running * (stop_s + stall_s) + waiting * stall_s +
                           (same_step ? kFirstTokenWeight * waiting * own_work_s : 0) +
                           slower_s * answer * (running + waiting);
-  // Behind a long queue a load costs nothing now, as it is over before its request's turn comes.
-  // But what it evicts comes back in some step, and that one holds up who waits then.
+  // Behind a long queue a load costs nothing now, because it ends before the request's turn. But
+  // the evicted adapter must be loaded again later, and its step then delays the requests that
+  // wait.
   double later_s = 0;
   if (request.rank > 0 && !on_device(tier)) {
     later_s = engine.cold.load_time_s(request.adapter_bytes) * (1 + waiting);
@@ -195,7 +197,7 @@ Decision TandemPolicy::choose(const RouteRequest& request, std::span<const Engin
   note_arrival(request.now_s, engines.size());
   const double requests_per_s = mean_gap_s_ > 0 ? 1 / mean_gap_s_ : 0;
   Decision best;
-  bool best_keeps = false;  // its SLO
+  bool best_keeps = false;  // whether `best` keeps the SLO
   const auto offer = [&](const AdapterHold& hold, std::int64_t cached, double factor) {
     const EngineIndex index = hold.engine;
     const TandemEstimate estimate =
@@ -229,7 +231,8 @@ Decision TandemPolicy::choose(const RouteRequest& request, std::span<const Engin
       offer(hold, cached_on(request.prefixes, hold.engine), 1);
     }
   }
-  // All engines as if they lacked the adapter: for those that hold it, no better than above.
+  // All engines, with the cost of a missing adapter; an engine that holds it cannot do better than
+  // above.
   const bool settle = !base && request.holds.empty();
   const std::uint64_t hash =
       settle ? mix_hash(seed_, static_cast<std::uint64_t>(request.adapter.value())) : 0;

@@ -1,4 +1,4 @@
-// The default policy: rank, load, residency and cold start in one figure.
+// The default policy: combines rank, load, residency and cold start in one cost.
 #pragma once
 
 #include <limits>
@@ -9,24 +9,25 @@
 
 namespace tandem {
 
-// Chooses the engine where all requests together lose the least time: what the new one will take
-// there, and what it adds to those that run and wait. Seconds of requests, from the engine's own
-// StepCosts and ColdStartCosts:
+// Chooses the engine with the least total time over all requests: the time that the new request
+// takes there plus the time that it adds to running and waiting requests. The cost is in seconds of
+// requests, from the engine's own StepCosts and ColdStartCosts:
 //
-//   own     until it starts (the step under way, the queue, a free place), its adapter's fetch and
-//           load or the workers in place of them, its prefill without what the prefix cache has:
-//           all this counted two and a half times; and its tokens at the pace of the batch with it
-//   others  its prefill for each that runs or whose prompt shares the step, its adapter's stall for
-//           each that runs or waits, and the slower steps, by ranks and kernel, for as long as they
-//           stay. Where prompts have steps of their own, its share of the step that stops the batch
-//   later   a load: what is evicted must come back, and the link is taken from the next; once, and
-//           once more for each that waits, as so many will when it comes back
-//   misses  a fixed price for each request that would leave its SLO
+//   own     time until it starts (the current step, the queue, a free place), its adapter's fetch
+//           and load, or the workers instead, and its prefill without cached tokens, all multiplied
+//           by kFirstTokenWeight; and its tokens at the pace of the batch that includes it
+//   others  its prefill for each request that runs or whose prompt shares the step, its adapter's
+//           stall for each that runs or waits, and the slower steps, by ranks and kernel, for as
+//           long as they stay. With separate prompt steps: its share of the step that stops the
+//           batch
+//   later   a load: the evicted adapter must be loaded again, and the link is taken from the next
+//           load; once, and once more per waiting request, as an estimate of those delayed then
+//   misses  a fixed cost for each request that would miss its SLO
 //
-// So a hot adapter is replicated as soon as its engines are slower than a cold start elsewhere, but
-// while they keep the SLO never beyond replicas_per_share times the engines that its share of the
-// demand fills, or least_replicas; and an adapter that nobody has settles where its hash prefers,
-// among equals.
+// So a hot adapter is replicated as soon as its engines are slower than a cold start elsewhere.
+// While they keep the SLO, its engines never exceed replicas_per_share times the engines that its
+// share of the demand fills, or least_replicas. An adapter that no engine has goes to the engine
+// that its hash prefers among equally good ones.
 class TandemPolicy final : public Policy {
  public:
   explicit TandemPolicy(const PolicyOptions& options)
@@ -46,41 +47,41 @@ class TandemPolicy final : public Policy {
   DemandSketch demand_;
   double last_arrival_s_ = 0;
   double mean_gap_s_ = 0;               // between requests; 0: not known
-  std::vector<double> last_request_s_;  // of each engine; allocates only when the cluster grows
+  std::vector<double> last_request_s_;  // by engine; allocates only when the cluster grows
 };
 
-// What a cost is made of, each part as it counts: their sum is the cost.
+// The parts of a cost, weighted; their sum is the cost.
 struct CostTerms {
-  double wait_s = 0;     // until it starts
-  double cold_s = 0;     // its adapter comes
-  double compute_s = 0;  // its prompt
+  double wait_s = 0;     // until the request starts
+  double cold_s = 0;     // until its adapter has arrived
+  double compute_s = 0;  // its prefill
   double decode_s = 0;   // its other tokens
-  double others_s = 0;   // what it adds to those that run and wait
-  double later_s = 0;    // what its load evicts
-  double misses_s = 0;   // objectives that are missed
+  double others_s = 0;   // time added to running and waiting requests
+  double later_s = 0;    // reloading the evicted adapter
+  double misses_s = 0;   // missed SLOs
 
   double sum() const {
     return wait_s + cold_s + compute_s + decode_s + others_s + later_s + misses_s;
   }
 };
 
-// What the policy expects of a request on one engine; for logs and tests.
+// The prediction for a request on one engine; for logs and tests.
 struct TandemEstimate {
   double ttft_s = 0;
-  double token_s = 0;  // latency over tokens
-  double cost_s = 0;   // of all requests together
+  double token_s = 0;  // latency / tokens
+  double cost_s = 0;   // over all requests
   CostTerms terms;
 };
 
-// Arrivals, where prompts have steps of their own: they decide how many prompts share a step.
+// Arrival data for engines with separate prompt steps: it determines how many prompts share a step.
 struct PromptSteps {
-  double requests_per_s = 0;  // that arrive at the router
-  // How long ago the engine was last sent a request.
+  double requests_per_s = 0;  // arriving at the router
+  // Time since the engine was last sent a request.
   double since_last_s = std::numeric_limits<double>::infinity();
 };
 
-// `cached_tokens`: of the prompt, in the prefix cache. `active`: requests with its adapter that run
-// or wait there.
+// `cached_tokens`: tokens of the prompt in the prefix cache. `active`: running or waiting requests
+// with its adapter on this engine.
 TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& engine,
                                AdapterTier tier, std::int64_t cached_tokens,
                                std::int32_t active = 0, const PromptSteps& prompt_steps = {});

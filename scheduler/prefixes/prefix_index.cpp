@@ -14,7 +14,8 @@ std::int64_t PrefixIndex::sent(EngineIndex engine, std::span<const PromptBlock> 
                                std::int64_t tokens) {
   Engine& one = at(engine);
   std::int64_t cached = 0;
-  // The longest first, so that it is forgotten before the shorter ones, as in the engine.
+  // The longest block comes first, so that it is forgotten before the shorter ones, as in the
+  // engine.
   for (std::size_t i = prompt.size(); i-- > 0;) {
     std::vector<Seen>& seen = use(prompt[i].hash).seen;
     const auto place = std::ranges::lower_bound(seen, engine, {}, &Seen::engine);
@@ -38,8 +39,8 @@ void PrefixIndex::forget(EngineIndex engine) {
   one.began = ++one.count;
 }
 
-// A block's engines are among those of each shorter one, as these were sent with it and are
-// forgotten later. So one with as many as have been found has no other.
+// The engines of a block are also engines of each shorter one, because shorter blocks are sent with
+// it and forgotten later. So a block with as many engines as there are hits adds no engine.
 std::span<const PrefixHit> PrefixIndex::find(std::span<const PromptBlock> prompt) {
   hits_.clear();
   std::size_t looked = 0;
@@ -74,7 +75,7 @@ void PrefixIndex::merge(const Block& block, std::int64_t tokens) {
   hits_.swap(merged_);
 }
 
-// The block, now the one that was sent last.
+// Returns the block and makes it the most recently sent one.
 PrefixIndex::Block& PrefixIndex::use(std::uint64_t hash) {
   const auto found = by_hash_.find(hash);
   if (found != by_hash_.end()) {

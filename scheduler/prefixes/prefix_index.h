@@ -1,15 +1,15 @@
-// Which engines were sent prompts that begin alike, and so may have what was computed of them in
-// their prefix caches. Engines do not tell what their caches hold: this is a guess from what was
-// sent, and a wrong one costs time, never a wrong token, as engines compare tokens.
+// Remembers which engines were sent prompts with the same beginning, and so may have it in their
+// prefix caches. Engines do not report the content of their caches: this is a guess from the sent
+// prompts. A wrong guess costs time but never causes a wrong token, because engines compare tokens.
 //
-//   hash of a beginning -> [engine, how far its count was when it was sent it]
+//   hash of a beginning -> [engine, the engine's count when it was sent]
 //
-// An engine keeps what was used of late, in the room of its KV. So each engine has a count of the
-// tokens that were new to it, and what it was sent is gone when its count has moved on by its room.
-// What other routers send to it moves no count here.
+// An engine keeps recently used tokens as far as its KV has room. So each engine has a count of the
+// tokens that were new to it, and a prompt is gone once the count has grown by the engine's room.
+// Prompts from other routers do not change the count here.
 //
-// Whatever clients send, no more than `max_entries` pairs of a beginning and an engine are kept;
-// beginnings that were not sent for longest are forgotten first.
+// At most `max_entries` pairs of a beginning and an engine are kept, whatever clients send; the
+// beginnings that were least recently sent are forgotten first.
 #pragma once
 
 #include <cstddef>
@@ -27,21 +27,21 @@ namespace tandem {
 // No I/O, no clock. Not thread-safe.
 class PrefixIndex {
  public:
-  static constexpr std::size_t kMaxEntries = 1U << 18;  // some 40 MB at most
+  static constexpr std::size_t kMaxEntries = 1U << 18;  // about 40 MB at most
 
   explicit PrefixIndex(std::size_t max_entries = kMaxEntries) : max_entries_(max_entries) {}
 
-  // Room for KV; none, as at first: the engine keeps nothing.
+  // Sets the engine's room for KV; 0, the initial value: the engine keeps nothing.
   void set_room(EngineIndex engine, std::int64_t tokens) { at(engine).room = tokens; }
-  // A prompt went there, whose KV will be `tokens` with its answer's. Returns how many of its
-  // leading tokens the engine is believed to have had.
+  // Records that a prompt was sent to the engine; `tokens`: its KV size including the answer.
+  // Returns how many of its leading tokens the engine probably had.
   std::int64_t sent(EngineIndex engine, std::span<const PromptBlock> prompt, std::int64_t tokens);
-  // It begins anew, or is gone: its cache is empty.
+  // Call it when the engine has restarted or left: its cache is empty.
   void forget(EngineIndex engine);
 
-  // Of the engines that are believed to have a beginning of the prompt the longest each, by engine.
-  // Valid until the next call. Takes time with the engines that have one, and no more than
-  // kMostLooked of them in all.
+  // For each engine that probably has a beginning of the prompt, the longest such beginning, by
+  // engine. Valid until the next call. Time is linear in the engines that have one, limited to
+  // kMostLooked entries.
   std::span<const PrefixHit> find(std::span<const PromptBlock> prompt);
 
   std::size_t num_entries() const { return entries_; }
@@ -51,12 +51,12 @@ class PrefixIndex {
 
   struct Engine {
     std::int64_t room = 0;
-    std::int64_t count = 0;  // of tokens that were new to it
-    std::int64_t began = 0;  // what was before that is gone
+    std::int64_t count = 0;  // tokens that were new to it
+    std::int64_t began = 0;  // entries with an earlier count are gone
   };
   struct Seen {
     EngineIndex engine;
-    std::int64_t count = 0;  // the engine's, then
+    std::int64_t count = 0;  // the engine's count when it was sent
   };
   struct Block {
     std::uint64_t hash = 0;
@@ -75,7 +75,8 @@ class PrefixIndex {
 
   const std::size_t max_entries_;
   std::vector<Engine> engines_;
-  Blocks blocks_;  // the least recently sent first; a prompt's longer beginnings before its shorter
+  // Least recently sent first; longer beginnings of a prompt come before shorter ones.
+  Blocks blocks_;
   std::unordered_map<std::uint64_t, Blocks::iterator> by_hash_;
   std::size_t entries_ = 0;
   std::vector<PrefixHit> hits_;

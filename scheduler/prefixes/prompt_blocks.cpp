@@ -12,7 +12,7 @@ constexpr std::size_t kWordBytes = 8;
 constexpr std::size_t kLeastBlock = 128;
 constexpr std::size_t kBlocksInADoubling = 8;
 
-// Where the block that begins here ends: the same places in every prompt.
+// The end of the block that begins here; block boundaries are the same in every prompt.
 std::size_t end_of_block(std::size_t begin) {
   return begin + std::max(kLeastBlock, std::bit_floor(begin) / kBlocksInADoubling);
 }

@@ -6,12 +6,14 @@
 namespace tandem {
 namespace {
 
-// Rounds of an engine are shorter than a few tokens, and say nothing of rates one by one.
+// The averages' period: an engine's rounds are shorter than a few tokens, so single rounds give no
+// rates.
 constexpr double kPeriodS = 0.02;
-// Of a new value in an average: some thirty periods count.
+// The weight of a new value in an average: about thirty periods count.
 constexpr double kNew = 1.0 / 32;
-// A window of prefills ends after so many seconds, or so many prefills, whichever comes first: what
-// was slow once is forgotten though nothing is admitted any more, and soon where much is.
+// A window of prefills ends after this many seconds or prefills, whichever comes first. The time
+// limit lets a slow prefill be forgotten even if nothing is admitted any more; the count limit lets
+// it be forgotten soon under load.
 constexpr double kWindowS = 10;
 constexpr std::int32_t kWindowPrefills = 32;
 
@@ -41,14 +43,14 @@ void EarlyAbort::tick(double now_s) {
 void EarlyAbort::end_period(std::int64_t arrived, std::int64_t admitted, double seconds) {
   window_s_ += seconds;
   if (window_s_ >= kWindowS) {
-    // A pause as long as two windows leaves nothing in either.
+    // After a pause of two windows both are empty.
     const int turns = window_s_ >= 2 * kWindowS ? 2 : 1;
     for (int i = 0; i < turns; ++i) {
       for (Window& window : prefills_) window.turn();
     }
     window_s_ = 0;
   }
-  // A night without requests says nothing about the rate of the next morning.
+  // A long time without requests says nothing about the rate afterwards.
   constexpr double kLongest = 10;
   empty_s_ = std::min(empty_s_ + seconds, kLongest);
   if (arrived == 0 && admitted == 0) return;

@@ -26,8 +26,8 @@ void FairShare::leave(Tenant& tenant) noexcept {
   last_left_ = tenant.service;
 }
 
-// What a tenant that comes now starts at: the least counter of those that are there, or where the
-// last one left off.
+// The initial counter of a tenant that arrives now: the least counter of the present tenants, or,
+// if there are none, the counter of the last one that left; at least last_turn_.
 double FairShare::start() const {
   if (requests_ == 0) return std::max(last_left_, last_turn_);
   double least = std::numeric_limits<double>::infinity();

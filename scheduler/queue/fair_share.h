@@ -1,11 +1,11 @@
 // Fairness among tenants: virtual token counters (Sheng et al., "Fairness in Serving Large Language
 // Models", 2024).
 //
-// Each tenant has a counter of the service it has had: tokens of its prompts, and tokens generated
-// for it at twice the price. Who has had least goes first. A tenant that comes back after a pause
-// starts at the least counter of those that are there, and not below that of whose turn it was
-// last: what was not used is not saved up, and who is there and cannot go on (its priority is low,
-// its reader slow) gives nobody an advance.
+// Each tenant has a counter of the service it received: the tokens of its prompts, and generated
+// tokens at twice the price. The tenant with the smallest counter goes first. A tenant that returns
+// after a pause starts at the least counter of the present tenants, and at least at the counter of
+// the last tenant that had its turn: unused service is not saved, and a present tenant that cannot
+// proceed (low priority, slow reader) gives others no advantage.
 #pragma once
 
 #include <algorithm>
@@ -27,19 +27,19 @@ class FairShare {
 
   struct Tenant {
     double service = 0;         // its counter
-    std::int64_t requests = 0;  // that wait or run
+    std::int64_t requests = 0;  // waiting or running
   };
 
   FairShare() = default;
   FairShare(const FairShare&) = delete;
   FairShare& operator=(const FairShare&) = delete;
 
-  // One request more of this tenant waits from now on; its counter, which stays where it is until
-  // leave() has been called as often. No name: a tenant like any other.
+  // Adds a waiting request of this tenant and returns the tenant, whose address is stable until
+  // leave() has been called as often. An empty name is a tenant like any other.
   Tenant& enter(std::string_view name);
   void leave(Tenant& tenant) noexcept;
 
-  // A request of this tenant's begins: it was its turn.
+  // Call it when a request of this tenant begins.
   void begin(Tenant& tenant, std::int64_t prompt_tokens) {
     last_turn_ = std::max(last_turn_, tenant.service);
     tenant.service += kPromptToken * static_cast<double>(prompt_tokens);
@@ -48,25 +48,25 @@ class FairShare {
     tenant.service += kOutputToken * static_cast<double>(tokens);
   }
 
-  // Those without requests are kept only while their counters are above what they would start at:
-  // names made up by strangers do not pile up.
+  // Tenants without requests are kept only while their counters are above start(), so that invented
+  // names do not accumulate.
   std::size_t num_tenants() const { return tenants_.size(); }
-  // With requests that wait or run.
+  // Tenants with waiting or running requests.
   std::size_t num_present() const { return present_; }
 
  private:
   double start() const;
   void forget();
 
-  std::map<std::string, Tenant, std::less<>> tenants_;  // a node stays where it is
-  std::int64_t requests_ = 0;                           // of all
+  std::map<std::string, Tenant, std::less<>> tenants_;  // a map, because its nodes do not move
+  std::int64_t requests_ = 0;                           // of all tenants
   std::size_t present_ = 0;                             // tenants with requests
-  double last_left_ = 0;                                // counter of the request that left last
+  double last_left_ = 0;         // counter of the tenant whose request left last
   double last_turn_ = 0;         // the largest counter of a tenant whose request began
-  std::size_t look_above_ = 64;  // tenants: then look for some to forget
+  std::size_t look_above_ = 64;  // number of tenants above which forget() is called
 };
 
-// A request of a tenant, while it waits and runs. Moved from or empty, it is nobody's.
+// A tenant's request while it waits and runs. Moved-from or empty, it belongs to no tenant.
 class TenantStay {
  public:
   TenantStay() = default;

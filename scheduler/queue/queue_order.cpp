@@ -34,7 +34,7 @@ const std::vector<std::uint32_t>& QueueOrder::arrange(std::span<QueueEntry* cons
     for (std::size_t i = begin; i < end; ++i) {
       waiting[places_[i]]->due = static_cast<std::uint32_t>(i);
     }
-    // Those that may be passed, up to each one that may not.
+    // Requests that may be overtaken form ranges between those that may not.
     std::size_t from = begin;
     for (std::size_t i = begin; i < end; ++i) {
       const QueueEntry& entry = *waiting[places_[i]];
@@ -49,8 +49,8 @@ const std::vector<std::uint32_t>& QueueOrder::arrange(std::span<QueueEntry* cons
   return places_;
 }
 
-// Those with deadlines lose by waiting: under overload they go before those without, the newest
-// first.
+// Requests with deadlines lose most by waiting: under overload they go before those without, the
+// newest first.
 void QueueOrder::let_pass(std::span<QueueEntry* const> waiting, std::size_t begin, std::size_t end,
                           bool overloaded) {
   std::size_t middle = begin;
@@ -68,8 +68,8 @@ void QueueOrder::let_pass(std::span<QueueEntry* const> waiting, std::size_t begi
   cluster(waiting, middle, end);
 }
 
-// Requests of adapters that are in the batch, or will be by those before them, go before the others
-// once there are d of them.
+// Requests come first whose adapters are in the batch or are brought in by requests before them;
+// once there are d adapters, the other requests go behind.
 void QueueOrder::cluster(std::span<QueueEntry* const> waiting, std::size_t begin, std::size_t end) {
   adapters_.erase(0);  // the base model costs nothing
   std::stable_partition(place(begin), place(end), [&](std::uint32_t each) {
@@ -81,8 +81,8 @@ void QueueOrder::cluster(std::span<QueueEntry* const> waiting, std::size_t begin
   });
 }
 
-// Who has had least service goes first, and what it is given here counts at once: a tenant with
-// many requests does not get all of them in before the next one's first.
+// The tenant with the least service goes first, and the prompts placed here count at once, so that
+// a tenant with many requests does not get all of them in before the next tenant's first.
 void QueueOrder::take_turns(std::span<QueueEntry* const> waiting, std::size_t begin,
                             std::size_t end) {
   struct Line {
@@ -91,7 +91,7 @@ void QueueOrder::take_turns(std::span<QueueEntry* const> waiting, std::size_t be
     double service = 0;
   };
   std::map<const FairShare::Tenant*, Line> lines;
-  std::vector<Line*> found;  // in the order of their first request: ties are not left to addresses
+  std::vector<Line*> found;  // by first request, so that ties do not depend on addresses
   for (std::size_t i = begin; i < end; ++i) {
     const FairShare::Tenant* tenant = waiting[places_[i]]->tenant;
     const auto [line, fresh] = lines.try_emplace(tenant);

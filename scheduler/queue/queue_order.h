@@ -1,13 +1,14 @@
-// In which order waiting requests are admitted to the batch.
+// The order in which waiting requests are admitted to the batch.
 //
-// Who is due first: by priority; of one priority those that have begun before (and were preempted),
-// then by arrival, or, as chosen, tenants by turns (fair_share.h). Others may pass: requests whose
-// adapters are in the batch already (S-LoRA's adapter clustering: with d adapters in it, others
-// wait), and under overload the newest of those with a deadline (early_abort.h).
+// Requests are due by priority; within a priority those that have begun before (and were preempted)
+// come first, then by arrival or, optionally, tenants by turns (fair_share.h). Some requests may
+// overtake: requests whose adapters are in the batch already (S-LoRA's adapter clustering: with d
+// adapters in it, others wait), and under overload the newest requests with a deadline
+// (early_abort.h).
 //
-// Each admission of a request that was due later is a credit (dLoRA's way to bound what clustering
-// makes others wait). Whoever has enough of them is passed by nobody who is due later: turns of
-// tenants, which are a matter of justice, go on around it.
+// A request gets a credit each time a request that was due later is admitted (dLoRA's limit on the
+// delay by clustering). With enough credits it is no longer overtaken by requests due later. Turns
+// of tenants ensure fairness and are not limited by credits.
 #pragma once
 
 #include <cstddef>
@@ -24,38 +25,38 @@ struct QueueChoices {
   bool by_priority = true;
   bool fair = false;
   std::int32_t adapter_clusters = 0;   // d: distinct adapters in a batch; 0: any number
-  std::uint32_t max_passed_over = 64;  // credits; then nobody passes it any more
+  std::uint32_t max_passed_over = 64;  // credits after which a request is no longer overtaken
 };
 
-// What waits.
+// A waiting request.
 struct QueueEntry {
   std::int32_t priority = 0;  // lower goes first
-  std::uint64_t arrival = 0;  // each has its own
+  std::uint64_t arrival = 0;  // unique
   bool begun = false;
   bool has_deadline = false;
-  std::uint64_t adapter = 0;            // any number for each adapter; 0: the base model
-  std::int64_t prompt_tokens = 0;       // that it will compute
-  FairShare::Tenant* tenant = nullptr;  // null: none is counted
-  std::uint32_t passed_over = 0;        // by those that were due later
-  std::uint32_t due = 0;                // arrange() tells: so many are due before it
+  std::uint64_t adapter = 0;            // a number per adapter; 0: the base model
+  std::int64_t prompt_tokens = 0;       // prompt tokens still to compute
+  FairShare::Tenant* tenant = nullptr;  // null: no tenant is charged
+  std::uint32_t passed_over = 0;        // how often requests due later were admitted first
+  std::uint32_t due = 0;                // set by arrange(): how many requests are due before it
 };
 
-// Not thread-safe; keeps nothing of what it is shown but room for it.
+// Not thread-safe; keeps no pointers to entries after a call, only its buffers.
 class QueueOrder {
  public:
   explicit QueueOrder(const QueueChoices& choices) : choices_(choices) {}
 
-  // arrange() would leave what is sorted by priority and arrival as it is, if none has begun.
+  // Whether arrange() would keep a list sorted by priority and arrival, if no entry has begun.
   bool is_plain(bool overloaded) const {
     return !choices_.fair && choices_.adapter_clusters == 0 && !overloaded;
   }
-  // The places of `waiting` in the order of their admission. `in_batch`: distinct adapters of what
-  // runs. Valid until the next call. O(n log n).
+  // The positions in `waiting` in the order of admission. `in_batch`: the distinct adapters of the
+  // running requests. Valid until the next call. O(n log n).
   const std::vector<std::uint32_t>& arrange(std::span<QueueEntry* const> waiting,
                                             std::span<const std::uint64_t> in_batch,
                                             bool overloaded);
 
-  // `admitted` was let in before `waiting`, both as the last arrange() saw them.
+  // `admitted` was admitted before `waiting`; both as in the last arrange().
   static void count_passed_over(const QueueEntry& admitted, QueueEntry& waiting) {
     if (waiting.due < admitted.due) ++waiting.passed_over;
   }
@@ -69,7 +70,7 @@ class QueueOrder {
 
   QueueChoices choices_;
   std::vector<std::uint32_t> places_;
-  std::set<std::uint64_t> adapters_;  // of the batch, and of those placed so far
+  std::set<std::uint64_t> adapters_;  // of the batch and of the requests placed so far
 };
 
 }  // namespace tandem

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// gRPC's.
+// gRPC's status codes.
 enum class Code {
   invalid_argument = 3,
   deadline_exceeded = 4,
@@ -39,7 +39,7 @@ StatusCode status_code(std::int64_t code, int http_status) {
     case Code::unavailable:
       return StatusCode::unavailable;
     case Code::invalid_argument:
-      return StatusCode::internal;  // what is asked is ours to get right
+      return StatusCode::internal;  // a bug in our request
   }
   return http_status >= 500 ? StatusCode::unavailable : StatusCode::internal;
 }
@@ -50,7 +50,7 @@ const json* member(const json& object, const char* name) {
   return found == object.end() ? nullptr : &*found;
 }
 
-// Empty where there is none.
+// The member's bytes; empty if there is none.
 Result<std::string> bytes(const json& object, const char* name) {
   const json* const found = member(object, name);
   if (found == nullptr) return std::string();
@@ -68,7 +68,7 @@ Result<std::string> key_of(const json& kv, std::string_view prefix) {
 }  // namespace
 
 std::string to_base64(std::string_view bytes) {
-  std::string text(4 * ((bytes.size() + 2) / 3) + 1, '\0');  // OpenSSL ends it with a zero
+  std::string text(4 * ((bytes.size() + 2) / 3) + 1, '\0');  // OpenSSL appends a zero byte
   const int count = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
                                     reinterpret_cast<const unsigned char*>(bytes.data()),
                                     static_cast<int>(bytes.size()));
@@ -79,12 +79,12 @@ std::string to_base64(std::string_view bytes) {
 Result<std::string> from_base64(std::string_view text) {
   std::string bytes(text.size() / 4 * 3, '\0');
   const int count = text.size() % 4 != 0
-                        ? -1  // which OpenSSL would read past
+                        ? -1  // OpenSSL would read past its end
                         : EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()),
                                           reinterpret_cast<const unsigned char*>(text.data()),
                                           static_cast<int>(text.size()));
   if (count < 0) return error(StatusCode::internal, "not base64");
-  // It counts the padding's zero bytes, too.
+  // OpenSSL's count includes the padding's zero bytes.
   std::size_t padding = 0;
   while (padding < std::min<std::size_t>(2, text.size()) &&
          text[text.size() - 1 - padding] == '=') {
@@ -122,9 +122,9 @@ std::int64_t revision(const json& answer) {
   return header == nullptr ? 0 : number(*header, "revision");
 }
 
-// {"error": "...", "code": 5} of a call, {"error": {"grpc_code": 5, "message": "..."}} of a stream.
-// As the gateways of etcd since 3.4 put it: "error" is a text beside "code", or an object of a
-// stream that holds both; since 3.5 an answer's text is "message", and there is no "error".
+// A call fails with {"error": "...", "code": 5}, a stream with {"error": {"grpc_code": 5,
+// "message": "..."}}. That is the format of etcd's gateways since 3.4; since 3.5 a call's text is
+// in "message" and there is no "error".
 Status error_of(const json& answer, int http_status) {
   const json* const found = member(answer, "error");
   if (found == nullptr && http_status == 200) return {};
@@ -203,7 +203,7 @@ Status take_events(const json& result, std::string_view prefix, StoreNews& news)
       TANDEM_ASSIGN(change.value, bytes(*kv, "value"));
     }
     news.changes.push_back(std::move(change));
-    // Not the header's: that is the store's, which this answer may be behind.
+    // The header's revision is not used: it is the store's, which may be ahead of this answer.
     news.revision = std::max(news.revision, number(*kv, "mod_revision"));
   }
   return {};

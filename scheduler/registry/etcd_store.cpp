@@ -12,9 +12,9 @@ namespace {
 using nlohmann::json;
 
 constexpr int kHttpOk = 200;
-// Values at once: an answer stays far below what http_post() takes.
+// Values per request: an answer stays far below http_post()'s limit.
 constexpr std::int64_t kPage = 2000;
-// etcd looks every 100 ms for watchers that begin in the past.
+// etcd serves watchers that begin in the past every 100 ms.
 constexpr std::chrono::milliseconds kLeastPatience{250};
 
 }  // namespace
@@ -141,8 +141,8 @@ Status EtcdStore::watch_one(const HttpEndpoint& endpoint, TimePoint deadline,
   return status.with_context(endpoint.text());
 }
 
-// First who answers, and how far the store is: a cluster that was set up anew counts from 1 again,
-// and a watch of the future waits for it.
+// First checks that an endpoint answers, and reads the store's revision: a cluster that was set up
+// anew counts from 1 again, and a watch from a future revision would wait for it.
 Result<StoreNews> EtcdStore::watch(std::int64_t since, std::chrono::milliseconds patience) {
   TANDEM_ASSIGN(const json now, call("/v3/kv/range", etcd::one_key_request(options_.prefix)));
   StoreNews news{{}, since, etcd::revision(now) < since};

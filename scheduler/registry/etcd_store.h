@@ -1,6 +1,6 @@
-// The registry's store in etcd 3.4 or newer, by the JSON gateway that etcd itself has at its
-// clients' address. Of several endpoints the one that answered last is asked first, then the
-// others, each with a deadline.
+// The registry's store in etcd 3.4 or newer, through the JSON gateway at etcd's client address. Of
+// several endpoints the one that answered last is tried first, then the others, each with a
+// deadline.
 #pragma once
 
 #include <atomic>
@@ -22,13 +22,13 @@ namespace tandem {
 
 struct EtcdOptions {
   std::vector<HttpEndpoint> endpoints;      // at least one
-  std::string prefix = "tandem/";           // of all keys
-  std::chrono::milliseconds timeout{3000};  // of one endpoint
+  std::string prefix = "tandem/";           // before all keys
+  std::chrono::milliseconds timeout{3000};  // per endpoint
 };
 
 class EtcdStore final : public RegistryStore {
  public:
-  // Asks nobody yet.
+  // Connects to no endpoint yet.
   explicit EtcdStore(EtcdOptions options) : options_(std::move(options)) {}
 
   Result<StoreRead> read(std::string_view prefix) override;
@@ -40,18 +40,19 @@ class EtcdStore final : public RegistryStore {
   Result<StoreNews> watch(std::int64_t since, std::chrono::milliseconds patience) override;
 
  private:
-  // The whole answer of the first endpoint that has one.
+  // The complete answer of the first endpoint that gives one.
   Result<nlohmann::json> call(const char* path, const nlohmann::json& request);
   Result<nlohmann::json> call_one(const HttpEndpoint& endpoint, const char* path,
                                   const nlohmann::json& request) const;
   Status watch_one(const HttpEndpoint& endpoint, std::chrono::steady_clock::time_point deadline,
                    StoreNews& news) const;
-  // `ask` of each endpoint in turn, until a failure is another than unavailable, or none.
+  // Calls `ask` with each endpoint in turn until it succeeds or fails with an error other than
+  // unavailable.
   template <typename Ask>
   Status ask_in_turn(const Ask& ask);
 
   const EtcdOptions options_;
-  std::atomic<std::size_t> preferred_{0};  // relaxed: where to begin
+  std::atomic<std::size_t> preferred_{0};  // relaxed: only the endpoint to begin with
 };
 
 }  // namespace tandem

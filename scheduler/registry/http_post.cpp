@@ -36,7 +36,7 @@ Status no_answer(const HttpEndpoint& endpoint, const std::string& why) {
   return error(StatusCode::unavailable, "{}: {}", endpoint.text(), why);
 }
 
-// A name's resolver may take minutes and cannot be told to stop: it is left to itself.
+// The resolver may take minutes and cannot be cancelled, so it runs in a detached thread.
 Result<Addresses> resolve(const HttpEndpoint& endpoint, TimePoint deadline) {
   struct Found {
     beast::error_code failure;
@@ -99,7 +99,7 @@ class Exchange {
   }
 
  private:
-  // Until the operation has ended; the stream's deadline ends it.
+  // Runs until the operation has ended; the stream's deadline ends it at the latest.
   template <typename Start>
   Status wait(Start start) {
     failure_ = {};
@@ -111,7 +111,8 @@ class Exchange {
                      failure_ == beast::error::timeout ? "no answer in time" : failure_.message());
   }
 
-  // False: the listener has had enough. Takes the lines told out of the body.
+  // Passes whole lines to the listener and removes them from the body. Returns false if the
+  // listener wants no more.
   static bool tell_lines(std::string& body, const LineListener& listener) {
     std::size_t begin = 0;
     bool goes_on = true;

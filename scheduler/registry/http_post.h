@@ -1,5 +1,5 @@
-// One POST of JSON to a server of the cluster, with a deadline; its answer whole, or line by line
-// as it comes. A connection for each: calls are seconds apart.
+// One POST of JSON to a server of the cluster, with a deadline. The answer is returned whole or
+// line by line as it arrives. Each call uses a new connection, because calls are seconds apart.
 #pragma once
 
 #include <chrono>
@@ -21,15 +21,15 @@ struct HttpEndpoint {
 
 struct HttpAnswer {
   int status = 0;
-  std::string body;      // less the lines that were told
-  bool complete = true;  // false: the deadline came, or the listener had enough
+  std::string body;      // without the lines passed to the listener
+  bool complete = true;  // false: the deadline passed, or the listener wanted no more
 };
 
-// Gets each line of the body when it is whole, without its end; false: enough.
+// Receives each complete line of the body, without its end; returns false to stop.
 using LineListener = std::function<bool(std::string_view line)>;
 
-// unavailable: nobody answered by then. With a listener, a body that goes on beyond the deadline
-// is no failure. Thread-safe. Answers of more than 64 MB are refused.
+// unavailable: no answer before the deadline. With a listener, a body that continues beyond the
+// deadline is no failure. Thread-safe. Answers of more than 64 MB are refused.
 Result<HttpAnswer> http_post(const HttpEndpoint& endpoint, const std::string& path,
                              std::string body, std::chrono::steady_clock::time_point deadline,
                              const LineListener& listener = nullptr);

@@ -1,5 +1,5 @@
-// A store that cannot be opened yet, as another process holds it: opened by the first call that
-// can.
+// A store that cannot be opened yet, because another process has locked it; the first call that can
+// opens it.
 #pragma once
 
 #include <chrono>
@@ -18,11 +18,12 @@ namespace tandem {
 
 class LateStore final : public RegistryStore {
  public:
-  // `patient`: waits for the store's own deadline, else for a moment only.
+  // `patient`: waits for the store's own deadline, else only for a moment.
   using Open = std::function<Result<std::unique_ptr<RegistryStore>>(bool patient)>;
 
-  // The store itself, if it can be opened in a moment. Where it is unavailable, one that is opened
-  // by a call, each of which fails in the same way until then. Other failures are told.
+  // Returns the store itself if it can be opened within a moment. If it is unavailable, returns a
+  // store that each call tries to open; calls fail as unavailable until that works. Other failures
+  // are returned.
   static Result<std::unique_ptr<RegistryStore>> open(Open open);
 
   Result<StoreRead> read(std::string_view prefix) override;
@@ -39,7 +40,7 @@ class LateStore final : public RegistryStore {
 
   const Open open_;
   std::mutex mutex_;
-  std::unique_ptr<RegistryStore> store_;  // guarded by mutex_; once there it stays
+  std::unique_ptr<RegistryStore> store_;  // guarded by mutex_; never reset
 };
 
 }  // namespace tandem

@@ -14,15 +14,15 @@
 namespace tandem {
 namespace {
 
-// Keys: "adapters/NAME@0000000001", "last/NAME" (the last number that was given), "engines/ID".
-// '@' is in no name, so one name's versions are one prefix; their digits sort as numbers do.
+// Keys: "adapters/NAME@0000000001", "last/NAME" (the last assigned number), "engines/ID". Names do
+// not contain '@', so the versions of a name have a common prefix; their digits sort as numbers do.
 constexpr std::string_view kAdapters = "adapters/";
 constexpr std::string_view kLast = "last/";
 constexpr std::string_view kEngines = "engines/";
 
-// A write that others keep overtaking means that they get on.
+// Limit of attempts per write. If others keep overtaking it, they make progress.
 constexpr int kAttempts = 64;
-// etcd takes 128 operations at once.
+// etcd accepts 128 operations per transaction.
 constexpr std::size_t kMostRemovals = 64;
 
 std::string versions_prefix(std::string_view name) {
@@ -42,7 +42,7 @@ std::optional<std::int64_t> parse_number(std::string_view text) {
   return number;
 }
 
-// Of an adapter's key.
+// Parses an adapter's key.
 std::optional<AdapterVersion> parse_adapter_key(std::string_view key) {
   const std::size_t at = key.rfind('@');
   if (!key.starts_with(kAdapters) || at == std::string_view::npos) return {};
@@ -51,7 +51,7 @@ std::optional<AdapterVersion> parse_adapter_key(std::string_view key) {
   return AdapterVersion{std::string(key.substr(kAdapters.size(), at - kAdapters.size())), *version};
 }
 
-// The key counts: it is what everybody finds the entry by.
+// Name and version are taken from the key, because entries are found by it.
 Result<AdapterEntry> read_adapter(const std::string& key, const std::string& value) {
   const auto named = parse_adapter_key(key);
   Result<AdapterEntry> entry = parse_adapter_entry(value);
@@ -91,7 +91,7 @@ Status no_version(const std::string& name, std::int64_t version,
 
 std::string end_of_prefix(std::string_view prefix) {
   std::string end(prefix);
-  if (end.empty()) return "\x7F";  // behind all that is printable
+  if (end.empty()) return "\x7F";  // after all printable characters
   ++end.back();
   return end;
 }
@@ -109,7 +109,8 @@ Result<AddedAdapter> Registry::add_adapter(const AdapterEntry& wanted) {
   TANDEM_TRY(check(wanted));
   const std::string last_key = fmt::format("{}{}", kLast, wanted.name);
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    // In this order: a version that comes in between makes the number expected a wrong one.
+    // The order matters: if a version is added between these reads, the expected number is wrong
+    // and the write fails.
     TANDEM_ASSIGN(const std::optional<StoredValue> last, store_->find(last_key));
     TANDEM_ASSIGN(const StoreRead there, store_->read(versions_prefix(wanted.name)));
     AdapterEntry entry = wanted;
@@ -172,11 +173,11 @@ Result<std::vector<AdapterEntry>> Registry::adapter_versions(const std::string& 
   return entries;
 }
 
-// By keys alone, so that entries that cannot be read can be removed.
+// Uses keys alone, so that unreadable entries can be removed.
 Result<std::size_t> Registry::remove_adapter(const std::string& name, std::int64_t version) {
   TANDEM_TRY(check_adapter_name(name));
   std::size_t removed = 0;
-  std::size_t under_way = 0;  // asked for, and not known to have happened
+  std::size_t under_way = 0;  // requested, but not known to be done
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     TANDEM_ASSIGN(const StoreRead there, store_->read(versions_prefix(name)));
     StoreWrite write;
@@ -199,7 +200,7 @@ Result<std::size_t> Registry::remove_adapter(const std::string& name, std::int64
     if (!written) continue;
     removed += std::exchange(under_way, 0);
     if (version != 0) return removed;
-    attempt = 0;  // it gets on
+    attempt = 0;  // it made progress
   }
   return overtaken(fmt::format("adapter '{}'", name));
 }
@@ -220,7 +221,7 @@ Result<EngineLease> Registry::register_engine(const EngineEntry& entry, std::chr
     const auto there = store_->find(key);
     if (there && *there && (*there)->lease == lease) return EngineLease{entry.id, lease};
   }
-  const Status ended = store_->end_lease(lease);  // or it lapses
+  const Status ended = store_->end_lease(lease);  // if this fails, the lease expires
   if (!ended) log::debug("registry: {}", ended.message());
   return status;
 }

@@ -32,7 +32,7 @@ bool is_word(std::string_view text, std::size_t max_bytes, std::string_view also
   });
 }
 
-// A line for people: it goes to terminals and logs.
+// Checks a line that is shown to people: it goes to terminals and logs.
 Status check_line(const char* what, std::string_view text) {
   const bool has_controls = std::ranges::any_of(
       text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
@@ -44,7 +44,7 @@ Status check_amount(const char* what, std::int64_t value) {
   return value >= 0 ? Status() : invalid("{} must not be negative", what);
 }
 
-// Reads members of an object, and remembers the first that is not as it should be.
+// Reads members of an object and remembers the first invalid one.
 class Members {
  public:
   static Result<Members> of(std::string_view text) {

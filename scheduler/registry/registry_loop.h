@@ -1,4 +1,4 @@
-// A thread that asks a registry over and over, and survives that it does not answer.
+// A thread that calls the registry repeatedly and continues while the registry does not answer.
 #pragma once
 
 #include <condition_variable>
@@ -13,12 +13,12 @@ namespace tandem {
 
 class RegistryLoop {
  public:
-  // Calls `step` on a thread of its own, again at once after a success and half a second after a
-  // failure. The log tells of an outage once, of another
-  // kind of it once more, and once when it is over. `step` shall take no longer
-  // than a registry's watch. `is_out`: there is an outage already, and the log has it.
+  // Calls `step` on its own thread, again immediately after a success and half a second after a
+  // failure. The log reports an outage once, again if its kind changes, and once when it is over.
+  // `step` should take no longer than a registry's watch. `is_out`: there is an outage already, and
+  // it has been logged.
   RegistryLoop(std::string name, std::function<Status()> step, bool is_out = false);
-  // Waits for the step under way.
+  // Waits for the current step.
   ~RegistryLoop();
   RegistryLoop(const RegistryLoop&) = delete;
   RegistryLoop& operator=(const RegistryLoop&) = delete;
@@ -29,7 +29,7 @@ class RegistryLoop {
 
   const std::string name_;  // of the thread
   const std::function<Status()> step_;
-  StatusCode told_;  // what the log has; of the thread
+  StatusCode told_;  // the logged state; used only by the thread
   mutable std::mutex mutex_;
   std::condition_variable ends_;
   bool ending_ = false;  // guarded by mutex_

@@ -102,7 +102,7 @@ Status RegistryMember::give_back() {
 
 Status RegistryMember::keep_lease() {
   if (!serving_.load(std::memory_order_relaxed))
-    return give_back();  // a word alone: guards nothing
+    return give_back();  // relaxed: the flag guards no other data
   if (lease_.lease == 0) return register_anew();
   if (std::chrono::steady_clock::now() < keep_at_) return {};
   Status kept = registry_->keep_alive(lease_);

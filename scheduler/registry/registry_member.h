@@ -1,5 +1,5 @@
-// An engine's membership of a cluster: it is in the registry for as long as this lives, and knows
-// which adapters the registry has, and which other engines, without asking for each.
+// An engine's membership of a cluster: while this object lives, the engine is in the registry, and
+// the registry's adapters and the other engines are available here without a request.
 #pragma once
 
 #include <atomic>
@@ -20,48 +20,48 @@
 namespace tandem {
 
 struct MemberOptions {
-  std::chrono::seconds ttl{10};  // of the lease; kept alive three times as often
-  // A watch lasts so long: as often it is looked whether to end, and whether the lease is due.
+  std::chrono::seconds ttl{10};  // of the lease, which is kept alive three times as often
+  // Duration of a watch; after each one the thread checks whether to end and whether the lease is
+  // due.
   std::chrono::milliseconds patience{500};
 };
 
-// A thread of its own keeps the lease and follows the news. While the registry does not answer,
-// what was known last stands; a lease that has lapsed meanwhile is taken anew.
+// Its own thread keeps the lease and follows the news. While the registry does not answer, the last
+// known state is used; if the lease has expired meanwhile, a new one is taken.
 class RegistryMember {
  public:
-  // Registers the engine and reads all of the registry. Where that does not answer
-  // (StatusCode::unavailable) the log says so, and both are done when it does. `on_change` is
-  // called on the member's thread after adapters have changed, and may ask find_adapter(). A
-  // failure: the registry refuses, or an engine of this id lives.
+  // Registers the engine and reads the whole registry. If the registry does not answer
+  // (StatusCode::unavailable), this is logged and both are done later. `on_change` is called on the
+  // member's thread after adapters have changed, and may call find_adapter(). Fails if the registry
+  // refuses, or if an engine with this id is live.
   static Result<std::unique_ptr<RegistryMember>> join(std::unique_ptr<Registry> registry,
                                                       const EngineEntry& engine,
                                                       std::function<void()> on_change,
                                                       const MemberOptions& options = {});
-  // stop(), and gives the lease back. Takes as long as a watch and the store's deadline at most.
+  // Calls stop() and releases the lease. Takes at most a watch plus the store's deadline.
   ~RegistryMember();
   RegistryMember(const RegistryMember&) = delete;
   RegistryMember& operator=(const RegistryMember&) = delete;
 
-  // The newest version, as far as is known here; of "NAME@2" that version, and the entry is then
-  // called so, too. Thread-safe.
+  // The newest known version; for "NAME@2" that version, and the returned entry then has that name.
+  // Thread-safe.
   std::optional<AdapterEntry> find_adapter(const std::string& name) const;
 
-  // The newest version of each, by name; what was known last. Thread-safe.
+  // The last known newest version of each adapter, by name. Thread-safe.
   std::vector<AdapterEntry> newest_adapters() const;
 
   const EngineEntry& engine() const { return engine_; }
-  // The others that are registered, by id; what was known last. Thread-safe.
+  // The last known other registered engines, by id. Thread-safe.
   std::vector<EngineEntry> other_engines() const;
-  // Whether the registry has ever answered: before, nobody knows which adapters there are.
-  // Thread-safe.
+  // Whether the registry has ever answered; before that the adapters are unknown. Thread-safe.
   bool has_read() const;
 
-  // Ends its thread: adapters are followed and the lease is kept no more, and on_change is not
-  // called again. What is known stays. Idempotent; from one thread.
+  // Ends the thread: adapters are no longer followed, the lease is no longer kept, and on_change is
+  // not called again. The known state stays. Idempotent; call it from one thread.
   void stop() { loop_.reset(); }
 
-  // False: an engine that drains. It gives its lease back, a watch later at most, and is registered
-  // again when it serves again; adapters are followed all the while. Thread-safe.
+  // False: the engine drains. It releases its lease, after at most a watch, and is registered again
+  // when it serves again; adapters are followed all the time. Thread-safe.
   void set_serving(bool serving) { serving_.store(serving, std::memory_order_relaxed); }
 
  private:
@@ -80,7 +80,7 @@ class RegistryMember {
   const std::function<void()> on_change_;
   const MemberOptions options_;
 
-  // Of the loop, once it runs.
+  // Used only by the loop once it runs.
   EngineLease lease_;
   std::int64_t revision_ = 0;
   bool must_read_all_ = false;
@@ -88,9 +88,9 @@ class RegistryMember {
 
   std::atomic<bool> serving_{true};
 
-  mutable std::mutex mutex_;  // guards these
+  mutable std::mutex mutex_;  // guards the following two
   bool has_read_ = false;
-  RegistryMirror mirror_;  // this engine is in it, too
+  RegistryMirror mirror_;  // includes this engine
 
   std::unique_ptr<RegistryLoop> loop_;  // uses all of the above
 };

@@ -1,4 +1,4 @@
-// What a registry held when it was last heard, kept up from its news.
+// A local copy of a registry's last known state, updated by its news.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ struct RegistryMirror {
   std::map<std::string, std::map<std::int64_t, AdapterEntry>> adapters;  // by version; never empty
 
   void set(const RegistrySnapshot& all);
-  void apply(const RegistryNews& news);  // of the revision after; not for news that are lost
+  // The news must follow the copy's revision and must not be `lost`.
+  void apply(const RegistryNews& news);
 };
 
 }  // namespace tandem

@@ -19,9 +19,9 @@ constexpr std::string_view kSqlite = "sqlite:";
 constexpr std::string_view kEtcd = "etcd://";
 constexpr const char* kEtcdPort = "2379";
 constexpr std::size_t kMaxEndpoints = 16;
-constexpr std::size_t kMaxHostBytes = 253;  // DNS's
+constexpr std::size_t kMaxHostBytes = 253;  // DNS's limit
 constexpr std::size_t kMaxPrefixBytes = 128;
-// A start does not wait for longer for a file that another process has locked.
+// The time that a start waits for a file that another process has locked.
 constexpr std::chrono::milliseconds kFirstPatience{300};
 
 bool is_of(std::string_view text, std::string_view also) {
@@ -37,7 +37,7 @@ bool is_port(std::string_view text) {
   return failure == std::errc() && end == text.data() + text.size() && port > 0;
 }
 
-// Nothing: it is none. An IPv6 address is in brackets, which is how its port is told from it.
+// Empty if the text is invalid. An IPv6 address is in brackets, to separate it from its port.
 std::optional<HttpEndpoint> parse_endpoint(std::string_view text) {
   HttpEndpoint endpoint;
   std::string_view rest;

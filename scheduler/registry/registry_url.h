@@ -1,4 +1,4 @@
-// Where a registry is: "sqlite:PATH" or "etcd://HOST[:PORT][,HOST[:PORT]...][/PREFIX]".
+// A registry's address: "sqlite:PATH" or "etcd://HOST[:PORT][,HOST[:PORT]...][/PREFIX]".
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct SqliteUrl {
   std::string path;
 };
 
-// Says what is wrong with it, with an example. Names are not looked up yet.
+// An error names what is wrong and gives an example. Names are not looked up yet.
 Result<std::variant<SqliteUrl, EtcdOptions>> parse_registry_url(std::string_view url);
 
 }  // namespace tandem

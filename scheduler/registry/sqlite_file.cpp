@@ -18,8 +18,8 @@ namespace {
 constexpr std::int64_t kPageBytes = 4096;  // SQLite's default
 constexpr int kMaxValueBytes = 16 << 20;
 
-// SQLite would make it readable for all whom the umask lets. Opened here only when it is new: to
-// close a file gives up the locks that this process has on it.
+// Creates the file with mode 0600, because SQLite would use the umask. An existing file is not
+// opened here: closing it would release the locks that this process has on it.
 Status make_file(const std::string& path) {
   const int made = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0600);
   if (made >= 0) {
@@ -35,7 +35,7 @@ Status make_file(const std::string& path) {
 }  // namespace
 
 void SqliteRows::Finalize::operator()(sqlite3_stmt* statement) const {
-  sqlite3_finalize(statement);  // says again what next() has said
+  sqlite3_finalize(statement);  // its result repeats next()'s
 }
 
 Result<bool> SqliteRows::next() {
@@ -51,7 +51,8 @@ std::int64_t SqliteRows::number(int column) const {
 
 std::string SqliteRows::text(int column) const {
   const auto* const bytes =
-      static_cast<const char*>(sqlite3_column_blob(rows_.get(), column));  // then its length
+      // Call before reading the length.
+      static_cast<const char*>(sqlite3_column_blob(rows_.get(), column));
   const int count = sqlite3_column_bytes(rows_.get(), column);
   return bytes == nullptr ? std::string() : std::string(bytes, static_cast<std::size_t>(count));
 }
@@ -79,11 +80,12 @@ Result<std::unique_ptr<SqliteFile>> SqliteFile::open(const std::string& path,
 Status SqliteFile::prepare_to_write() {
   sqlite3_extended_result_codes(handle_, 1);
   sqlite3_limit(handle_, SQLITE_LIMIT_LENGTH, kMaxValueBytes);
-  // What a stranger has put into the file can do no more than be read.
+  // The content of the file is not trusted: its schema must not run code.
   sqlite3_db_config(handle_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(handle_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_busy_timeout(handle_, static_cast<int>(options_.busy_timeout.count()));
-  // Where two open a new file at once, SQLite does not wait for the one that is ahead.
+  // If two processes open a new file at once, SQLite does not wait for the first one, so this
+  // retries.
   const auto deadline = std::chrono::steady_clock::now() + options_.busy_timeout;
   std::string mode;
   for (;;) {
@@ -129,7 +131,7 @@ Result<SqliteRows> SqliteFile::query(const char* sql, std::initializer_list<Sqli
     if (const auto* const number = std::get_if<std::int64_t>(&value)) {
       code = sqlite3_bind_int64(statement, index, *number);
     } else if (const auto* const text = std::get_if<std::string_view>(&value)) {
-      // Never null, which would bind none.
+      // The pointer is never null, which would bind SQL's NULL.
       code = sqlite3_bind_text(statement, index, text->empty() ? "" : text->data(),
                                static_cast<int>(text->size()), SQLITE_STATIC);
     } else {

@@ -1,5 +1,5 @@
-// An SQLite database in a file: the C handles, and its failures as messages that name the file and
-// what helps.
+// An SQLite database in a file: wraps the C handles and turns failures into messages with the
+// file's name and a remedy.
 #pragma once
 
 #include <chrono>
@@ -18,18 +18,18 @@ struct sqlite3_stmt;
 namespace tandem {
 
 struct SqliteOptions {
-  std::chrono::milliseconds busy_timeout{5000};  // for others' writes to end
+  std::chrono::milliseconds busy_timeout{5000};  // waiting time for other processes' writes
   std::int64_t max_bytes = std::int64_t{1} << 30;
 };
 
 class SqliteFile;
 
-// The rows of one statement, one after the other. Ends before its file does.
+// The rows of one statement, in order. Destroy it before its file.
 class SqliteRows {
  public:
-  // False: that was the last one.
+  // False: there are no more rows.
   Result<bool> next();
-  // Of the row, from column 0. What is of another type is 0, or empty.
+  // A column of the current row, from 0. A value of another type is returned as 0 or empty.
   std::int64_t number(int column) const;
   std::string text(int column) const;
   bool is_null(int column) const;
@@ -45,14 +45,14 @@ class SqliteRows {
   std::unique_ptr<sqlite3_stmt, Finalize> rows_;
 };
 
-// A parameter of a statement: the null is what is neither.
+// A parameter of a statement; monostate is SQL's NULL.
 using SqliteValue = std::variant<std::monostate, std::int64_t, std::string_view>;
 
-// One thread at a time.
+// For one thread at a time.
 class SqliteFile {
  public:
-  // Makes it, with mode 0600, if there is none. With a log that is written ahead (WAL), so that
-  // readers and the one writer do not wait for each other, and each commit on the disk.
+  // Creates the file with mode 0600 if there is none. Uses write-ahead logging (WAL), so that
+  // readers and the one writer do not wait for each other; each commit is flushed to disk.
   static Result<std::unique_ptr<SqliteFile>> open(const std::string& path,
                                                   const SqliteOptions& options);
   ~SqliteFile();
@@ -60,9 +60,9 @@ class SqliteFile {
   SqliteFile& operator=(const SqliteFile&) = delete;
 
   const std::string& path() const { return path_; }
-  // The statement's texts must live until its last row.
+  // The texts in `values` must live until the last row is read.
   Result<SqliteRows> query(const char* sql, std::initializer_list<SqliteValue> values = {});
-  // The same without looking at rows.
+  // The same for statements whose rows are not needed.
   Status run(const char* sql, std::initializer_list<SqliteValue> values = {});
   std::int64_t changed_rows() const;  // by the last run()
   std::int64_t last_row_id() const;
@@ -79,7 +79,7 @@ class SqliteFile {
   const SqliteOptions options_;
 };
 
-// Rolled back unless it was committed.
+// Rolls back unless it was committed.
 class SqliteTransaction {
  public:
   enum class Kind { read, write };

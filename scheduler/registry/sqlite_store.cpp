@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-// In the file's header: other programs' databases are told from ours.
+// The application id in the file's header, which identifies the registry's databases.
 constexpr std::int64_t kApplicationId = 0x54'4E'44'4D;  // "TNDM"
 constexpr std::int64_t kSchema = 1;
 
@@ -24,7 +24,7 @@ constexpr const char* kTables[] = {
     "PRIMARY KEY(revision, key)) WITHOUT ROWID",
     "CREATE TABLE state(id INTEGER PRIMARY KEY CHECK(id = 1), revision INTEGER NOT NULL, "
     "dropped INTEGER NOT NULL)",
-    // A revision of 0 would say that there is no such key.
+    // The first revision is 1, because 0 means that there is no such key.
     "INSERT INTO state VALUES(1, 1, 0)",
     "PRAGMA application_id=1414415437",
     "PRAGMA user_version=1",
@@ -33,7 +33,7 @@ static_assert(kApplicationId == 1'414'415'437 && kSchema == 1);
 
 constexpr std::chrono::milliseconds kPoll{10};
 
-// Not by File: the kernel's files do not say how long they are.
+// Uses ifstream instead of File, because files of /proc have no size.
 Result<std::string> boot_id() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;
@@ -41,7 +41,7 @@ Result<std::string> boot_id() {
   return error(StatusCode::internal, "registry: /proc does not say which boot of the host this is");
 }
 
-// The one number of a statement that has one row.
+// The number that a statement with one row returns.
 Result<std::int64_t> only_number(SqliteFile& file, const char* sql,
                                  std::initializer_list<SqliteValue> values = {}) {
   TANDEM_ASSIGN(SqliteRows rows, file.query(sql, values));
@@ -130,7 +130,7 @@ Result<std::int64_t> SqliteStore::revision() {
   return only_number(*file_, "SELECT revision FROM state");
 }
 
-// Of the transaction's changes; drops what is too old.
+// The revision for the transaction's changes; deletes old changes.
 Result<std::int64_t> SqliteStore::next_revision() {
   TANDEM_TRY(file_->run("UPDATE state SET revision = revision + 1"));
   TANDEM_ASSIGN(const std::int64_t now, revision());
@@ -272,7 +272,7 @@ Result<StoreNews> SqliteStore::news(std::int64_t since) {
   }
 }
 
-// SQLite tells nobody of another process's writes: it has to be asked.
+// Polls, because SQLite does not notify other processes of writes.
 Result<StoreNews> SqliteStore::watch(std::int64_t since, std::chrono::milliseconds patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   for (;;) {

@@ -1,14 +1,14 @@
 // The registry's store in a file, for all processes of one host.
 //
-// entries   key, value, the revision of its last change, its lease
-// leases    id, time to live, when it lapses: milliseconds of the host's monotonic clock, which
-//           nobody can set, and the boot since which that clock counts; leases of other boots have
-//           lapsed
-// changes   revision, key, value (none: removed); the newest some thousand revisions
-// state     the revision, and up to which one changes have been dropped
+//   entries   key, value, the revision of its last change, its lease
+//   leases    id, time to live, expiry in milliseconds of the host's monotonic clock, which
+//             cannot be set, and the id of the host's boot, since which that clock counts; leases
+//             of other boots have expired
+//   changes   revision, key, value (none: removed); the newest kept_revisions revisions
+//   state     the revision, and the one up to which changes have been dropped
 //
-// A lease that has lapsed is not seen from then on; the next write or watch removes it, and what
-// was put with it, as a change like any other.
+// An expired lease is ignored at once; the next write or watch removes it and its values as a
+// change like any other.
 #pragma once
 
 #include <chrono>
@@ -50,7 +50,7 @@ class SqliteStore final : public RegistryStore {
   SqliteStore(std::unique_ptr<SqliteFile> file, SqliteStoreOptions options)
       : file_(std::move(file)), options_(std::move(options)) {}
 
-  // All of these with mutex_ held, those that write within a transaction.
+  // Call all of these with mutex_ held, and those that write within a transaction.
   Status create_tables();
   Result<StoreRead> read_range(std::string_view first, std::string_view end);
   Result<std::int64_t> revision();
@@ -64,7 +64,7 @@ class SqliteStore final : public RegistryStore {
   Result<StoreNews> news(std::int64_t since);
   std::int64_t now_ms() const;
 
-  std::mutex mutex_;  // of the file
+  std::mutex mutex_;  // guards the file
   const std::unique_ptr<SqliteFile> file_;
   const SqliteStoreOptions options_;
 };

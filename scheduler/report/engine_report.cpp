@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// Reads the fields of report_fields.h from members, and remembers the first that is wrong.
+// Reads the fields of report_fields.h from JSON members and remembers the first error.
 class ReportReader {
  public:
   ReportReader(const json& object, Status& wrong, std::string_view of = {})

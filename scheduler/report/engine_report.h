@@ -1,4 +1,4 @@
-// An engine's report to those who choose among engines: one object of /v1/stats.
+// An engine's report to routers and pickers: one object of /v1/stats.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +14,20 @@
 namespace tandem {
 
 struct EngineIdentity {
-  std::string id;  // of this run of the engine, and the registry's, too
+  std::string id;  // of this run of the engine; the registry uses the same id
   std::string version;
-  std::string model;  // the base's served name
+  std::string model;  // the base model's served name
   std::int64_t max_model_len = 0;
-  std::string base = {};  // its identity (base/weights_identity.h); empty: not known
+  std::string base = {};  // identity of its weights (base/weights_identity.h); empty: not known
 };
 
 struct AdapterReport {
   std::string name;
-  std::string digest = {};  // of its weights; empty: not told
+  std::string digest = {};  // of its weights; empty: not reported
   std::int32_t rank = 0;
   std::int64_t bytes = 0;
   AdapterTier tier = AdapterTier::absent;
-  std::int32_t active = 0;  // requests that run or wait
+  std::int32_t active = 0;  // running or waiting requests
   bool pinned = false;
 };
 
@@ -46,12 +46,12 @@ inline constexpr std::size_t kMaxNameBytes = 512;
 // "absent", "fetching", "host", "loading", "resident"
 const char* tier_word(AdapterTier tier);
 
-// Engines may lie or be broken, so a report that does not hold together is refused as a whole:
-// counts are within bounds and agree with each other, times are finite and not negative, names are
-// printable. The message names the member.
+// Engines may be broken or malicious, so an inconsistent report is refused as a whole: counts must
+// be within bounds and agree with each other, times finite and not negative, names printable. The
+// message names the member.
 Result<EngineReport> read_report(std::string_view json);
 
-// All but `seq`, the adapters and the removed.
+// The report without `seq`, the adapters and the removed ones.
 nlohmann::json report_head(const EngineReport& report);
 
 }  // namespace tandem

@@ -1,10 +1,10 @@
-// The fields of an engine's report, each in one row: the report's writer and reader are made of
-// them. A visitor has a function for each kind of field, which takes the member's name, its value
-// by reference, and what the reader holds it against:
+// The fields of an engine's report, one line each; the report's writer and reader are both built
+// from them. A visitor has a function for each kind of field, which takes the member's name, a
+// reference to its value, and the reader's requirements:
 //
 //   text, flag, word    Need::older_lack: reports of older engines do not have it
-//   count               the most and the least it may be
-//   number              likewise; every reader does without it
+//   count               the maximum and the minimum
+//   number              likewise; the reader accepts its absence
 //   time_left           likewise; below zero stands for null
 //   group               an object, whose fields the given function visits
 #pragma once
@@ -31,7 +31,7 @@ inline constexpr double kSpeed = 1e15;  // bytes a second
 
 }  // namespace report_bounds
 
-// By the enumerators' values.
+// Indexed by the enumerators' values.
 inline constexpr std::array kTierWords = {"absent", "fetching", "host", "loading", "resident"};
 inline constexpr std::array kKernelWords = {"bgmv", "mbgmv"};
 
@@ -59,7 +59,7 @@ void each_cold_field(Costs& cold, Visitor& v) {
   v.number("cpu_rank_token_s", cold.cpu_rank_token_s, kSeconds);
 }
 
-// All but the adapters.
+// All fields except the adapters.
 template <typename Report, typename Visitor>
 void each_report_field(Report& report, Visitor& v) {
   using namespace report_bounds;

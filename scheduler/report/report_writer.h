@@ -45,7 +45,7 @@ class ReportWriter {
   nlohmann::json& object_;
 };
 
-// One entry of the report's "adapters", from an AdapterReport or any type with its members.
+// One entry of the report's "adapters", from an AdapterReport or another type with its members.
 template <typename Adapter>
 nlohmann::json adapter_json(const Adapter& adapter) {
   nlohmann::json object;

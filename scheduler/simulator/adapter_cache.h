@@ -1,4 +1,5 @@
-// One tier of one engine: adapters within a number of bytes, the least recently used leave first.
+// One tier of one engine: adapters within a capacity in bytes; the least recently used is evicted
+// first.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +19,18 @@ class AdapterCache {
   enum class State { absent, arriving, here };
   State state(ClusterAdapterId adapter) const;
 
-  // Takes room for one that is absent, which arrives from now on; false: what is pinned or arriving
-  // leaves too little. `evicted` hears of each that had to leave.
+  // Reserves room for an absent adapter, which then counts as arriving; false: pinned and arriving
+  // adapters leave too little room. `evicted` is called for each evicted adapter.
   bool begin(ClusterAdapterId adapter, std::int64_t bytes,
              const std::function<void(ClusterAdapterId)>& evicted);
   void arrived(ClusterAdapterId adapter);
-  // One that is not absent: it is the most recently used now.
+  // Marks an adapter that is not absent as the most recently used.
   void touch(ClusterAdapterId adapter);
-  // While pinned it stays. Pins are counted.
+  // A pinned adapter is not evicted. Pins are counted.
   void pin(ClusterAdapterId adapter);
   void unpin(ClusterAdapterId adapter);
 
-  // Of adapters that are here and not pinned, and free ones.
+  // Free bytes and those of unpinned adapters that have arrived.
   std::int64_t available_bytes() const { return capacity_bytes_ - held_bytes_; }
 
  private:
@@ -45,8 +46,8 @@ class AdapterCache {
   void release(ClusterAdapterId adapter, Entry& entry);
 
   std::int64_t capacity_bytes_;
-  std::int64_t used_bytes_ = 0;  // of all
-  std::int64_t held_bytes_ = 0;  // of those that are not idle
+  std::int64_t used_bytes_ = 0;  // of all entries
+  std::int64_t held_bytes_ = 0;  // of entries that are not idle
   std::unordered_map<ClusterAdapterId, Entry> entries_;
   std::list<ClusterAdapterId> idle_;  // the least recently used first
 };

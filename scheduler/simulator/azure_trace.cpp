@@ -15,7 +15,7 @@ constexpr std::int32_t kMaxFunctions = 2'000'000;
 constexpr std::size_t kMaxMinutes = 20'160;
 constexpr std::string_view kNames[] = {"HashOwner", "HashApp", "HashFunction", "Trigger"};
 
-// Cuts the next line off `text`, without its end.
+// Removes the next line from `text` and returns it without its end.
 std::string_view take_line(std::string_view& text) {
   const std::size_t end = text.find('\n');
   std::string_view line = text.substr(0, end);
@@ -24,7 +24,7 @@ std::string_view take_line(std::string_view& text) {
   return line;
 }
 
-// Cuts the next column off a line; nothing: there is none left.
+// Removes the next column from a line; empty: there is none left.
 std::optional<std::string_view> take_column(std::optional<std::string_view>& line) {
   if (!line) return std::nullopt;
   const std::size_t end = line->find(',');

@@ -11,12 +11,13 @@ constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
 // The machine of the CaraServe paper. Its decode lines are read from figure 5, which gives two
 // latencies for each kernel: 34.8 and 35.8 ms at 24 x 32 and 16 x 64 (BGMV), 35.3 and 35.9 ms
-// (MBGMV), each to a tenth; the BGMV slope is the smallest that rounding allows, as the figure's
-// instance 2 stays below 36 ms with a 17th request. Like the paper's models they have no term for
-// context. Prefill: 13.5 GFLOP for a token of a 7B model at half of the A10's 125 TFLOP/s. LoRA of
-// prompts: a tenth of a decode row's, as tokens of a prompt read the same weights from the cache
-// (our assumption; the paper gives no figure). Link: rank 64 is 100 MB, and figure 3 has loads of
-// "a few to tens of milliseconds"; 10 GB/s. Memory: 24 GB less 13.5 of weights and 1.5 of work.
+// (MBGMV), rounded to a tenth; the BGMV slope is the smallest that fits the rounding, because the
+// figure's instance 2 stays below 36 ms with a 17th request. Like the paper's models they have no
+// term for context. Prefill: 13.5 GFLOP for a token of a 7B model at half of the A10's 125 TFLOP/s.
+// LoRA of prompts: a tenth of a decode row's cost, because tokens of a prompt read the same weights
+// from the cache (our assumption; the paper gives no figure). Link: rank 64 is 100 MB, and figure 3
+// has loads of "a few to tens of milliseconds"; 10 GB/s. Memory: 24 GB less 13.5 for weights and
+// 1.5 for activations.
 SimMachine a10(LoraKernel kernel) {
   const bool padded = kernel == LoraKernel::bgmv;
   SimMachine machine;
@@ -30,7 +31,7 @@ SimMachine a10(LoraKernel kernel) {
                    .prefill_token_s = 0.22e-3,
                    .prefill_rank_token_s = padded ? 0.355e-6 : 0.234e-6};
   machine.cold.link_bytes_per_s = 10e9;
-  machine.max_requests = 32;  // what the Punica paper found for its batches
+  machine.max_requests = 32;  // the Punica paper's value for its batches
   machine.kv_tokens = 12'000;
   machine.adapter_bytes = 3 * kGiB;
   machine.host_bytes = 64 * kGiB;
@@ -38,9 +39,9 @@ SimMachine a10(LoraKernel kernel) {
   return machine;
 }
 
-// What `tandem profile` measured on one H200 (scheduler/costs/cost_model.h): 127 us a layer, then
-// 0.76 us for each row, a link of 55 GB/s. LoRA rows and KV are bound by memory, of which 2.9 TB/s
-// are reached when reading.
+// Measured by `tandem profile` on one H200 (scheduler/costs/cost_model.h): 127 us per layer plus
+// 0.76 us per row, a link of 55 GB/s. LoRA rows and KV are bound by memory bandwidth, of which
+// reads reach 2.9 TB/s.
 SimMachine h200(LoraKernel kernel) {
   constexpr double kReadBytesPerS = 2.9e12;
   SimMachine machine;

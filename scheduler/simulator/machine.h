@@ -1,4 +1,4 @@
-// Machines that an engine is simulated on: what steps, loads and fetches take, and what fits.
+// Machines for simulated engines: times of steps, loads and fetches, and capacities.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@ namespace tandem {
 
 struct SimMachine {
   std::string name;
-  std::string description;  // model, card and where the figures are from, in a sentence
+  std::string description;  // one sentence: model, card and source of the figures
   StepCosts costs;
   ColdStartCosts cold;
-  std::int32_t max_requests = 32;   // that run together
-  std::int64_t step_tokens = 2048;  // of prompts in one step, unless one prompt alone has more
-  std::int64_t kv_tokens = 0;       // room for KV
-  std::int64_t adapter_bytes = 0;   // room of the device tier
-  std::int64_t host_bytes = 0;      // room of the host tier
+  std::int32_t max_requests = 32;   // maximum that run together
+  std::int64_t step_tokens = 2048;  // maximum prompt tokens in a step; a longer prompt runs alone
+  std::int64_t kv_tokens = 0;       // capacity for KV
+  std::int64_t adapter_bytes = 0;   // capacity of the device tier
+  std::int64_t host_bytes = 0;      // capacity of the host tier
   std::int32_t workers = 12;
-  std::int64_t bytes_per_rank = 0;  // of an adapter
+  std::int64_t bytes_per_rank = 0;  // size of an adapter per unit of rank
 };
 
 std::vector<std::string> sim_machine_names();

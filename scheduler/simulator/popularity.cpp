@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-// The x below which a share of a standard normal lies.
+// The quantile of the standard normal distribution.
 double normal_quantile(double share) {
   double low = -9;
   double high = 9;
@@ -28,7 +28,7 @@ std::vector<double> azure_rates(std::int64_t count) {
   constexpr double kMostPerS = 1e8 / 86'400;
   std::vector<double> rates;
   for (std::int64_t i = 0; i < count; ++i) {
-    // Quantiles rather than draws: the skew is the same for every seed.
+    // Quantiles are used instead of draws, so that the skew is the same for every seed.
     const double share = 1 - (static_cast<double>(i) + 0.5) / static_cast<double>(count);
     rates.push_back(std::min(kMostPerS, std::exp(mu + sigma * normal_quantile(share))));
   }
@@ -78,7 +78,7 @@ WeightedChoice::WeightedChoice(const std::vector<double>& weights)
       small.push_back(high);
     }
   }
-  // Rounding leaves some: they keep themselves.
+  // Rounding leaves some entries over; they keep their whole probability.
   for (const std::uint32_t i : small) keep_[i] = 1;
   for (const std::uint32_t i : large) keep_[i] = 1;
 }

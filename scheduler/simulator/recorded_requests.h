@@ -1,4 +1,4 @@
-// Requests that were served for real, to be served again in simulated time.
+// Requests recorded from a real server, to be replayed in simulated time.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace tandem {
 
-// Each line an object, by arrival:
+// Each line is an object; lines are sorted by arrival:
 //
 //   {"arrival_s": 0.25, "adapter": "python", "rank": 16, "prompt_tokens": 19, "answer_tokens": 58}
 //
-// Adapters are numbered as they come; `adapters`, if given, gets their names by number. Refuses by
-// line what is missing or out of bounds, times that go back, an adapter of two ranks, more than
-// 10,000,000 requests, and none at all.
+// Adapters are numbered in order of appearance; `adapters`, if given, receives their names by
+// number. Refuses, naming the line: missing or out-of-range values, decreasing times, an adapter
+// with two ranks, more than 10,000,000 requests, and an empty file.
 Result<std::vector<SimRequest>> parse_recorded_requests(
     std::string_view text, std::vector<std::string>* adapters = nullptr);
 

@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-// How many that cannot begin yet are passed over in a step.
+// The number of requests that cannot begin yet and may be skipped in a step.
 constexpr std::size_t kMostPassedOver = 256;
 
 }  // namespace
@@ -41,7 +41,7 @@ void SimEngine::submit(const SimRequest& request, double now_s) {
   line_.add(request, cold);
   kv_promised_ += promised_kv_of(request);
   changed_ = true;
-  // On demand nothing begins before the step that wants it.
+  // With on_demand no load begins before the step that needs it.
   if (options_.cold_start == ColdStart::async || options_.cold_start == ColdStart::cpu_assist) {
     bring(request, now_s);
   }
@@ -145,7 +145,7 @@ SimEngine::Readiness SimEngine::readiness(const SimRequest& request, double now_
 
 bool SimEngine::fits(const SimRequest& request) const {
   const std::size_t requests = running_.size() + beginning_.size();
-  if (requests == 0) return true;  // whatever it takes: it is alone
+  if (requests == 0) return true;  // a single request may exceed the limits
   return static_cast<std::int64_t>(requests) < options_.machine.max_requests &&
          kv_taken_ + kv_of(request) <= options_.machine.kv_tokens &&
          (beginning_.empty() ||
@@ -206,7 +206,7 @@ double SimEngine::cold_stall_s(double now_s) const {
                                     [id = adapter](const auto& one) { return one.first == id; });
     if (found == loading_.end()) continue;
     load_s = std::max(load_s, found->second - now_s);
-    rank_tokens += rank;  // its row in a decode step; beside a prompt it does not matter
+    rank_tokens += rank;  // the row of a decode step; negligible beside a prompt
   }
   if (options_.cold_start == ColdStart::on_demand) return load_s;
   return std::min(load_s, options_.machine.cold.cpu_time_s(rank_tokens, options_.machine.workers));
@@ -310,7 +310,7 @@ void SimEngine::refresh_view(EngineView& view, double now_s) {
   view.kv_tokens = machine.kv_tokens;
   view.kv_free_tokens = machine.kv_tokens - kv_promised_;
   view.adapter_free_bytes = device_.available_bytes();
-  // A worker computes for all cold groups of a step: one more has its share.
+  // A worker computes for all cold groups of a step, so one more group gets a share.
   view.free_workers = machine.workers / static_cast<std::int32_t>(1 + cold_rows_.size());
 }
 

@@ -1,5 +1,5 @@
-// The requests that wait in a simulated engine: in the order, and given up, by the rules of a real
-// engine's line (scheduler/queue).
+// The waiting requests of a simulated engine, ordered and given up by the rules of a real engine
+// (scheduler/queue).
 #pragma once
 
 #include <cstddef>
@@ -17,17 +17,17 @@
 namespace tandem {
 
 struct SimLineOptions {
-  std::int32_t adapter_clusters = 0;  // distinct adapters in a batch; 0: any number
-  double ttft_deadline_s = 0;         // of each request: else it is given up; 0: none
+  std::int32_t adapter_clusters = 0;  // distinct adapters in a batch; 0: no limit
+  double ttft_deadline_s = 0;         // per request, which is given up if it would be late; 0: none
 };
 
 struct SimWaiting {
   SimRequest request;
-  bool cold = false;  // its adapter was not resident when it came
+  bool cold = false;  // its adapter was not resident when it arrived
   QueueEntry entry;
 };
 
-// How the rules name an adapter.
+// The adapter's number in a QueueEntry.
 inline std::uint64_t adapter_number(const SimRequest& request) {
   return static_cast<std::uint64_t>(request.adapter.value()) + 1;
 }
@@ -39,19 +39,19 @@ class SimLine {
       : options_(options), order_({.adapter_clusters = options.adapter_clusters}) {}
 
   void add(const SimRequest& request, bool cold);
-  // First in line first.
+  // In the order of admission.
   const std::deque<SimWaiting>& list() const { return list_; }
-  // Puts the line into the order of now. `in_batch`: of what runs, by adapter_number().
+  // Sorts the line. `in_batch`: the adapters of running requests, by adapter_number().
   void arrange(std::span<const std::uint64_t> in_batch);
-  // Out of the line to run, from its place in list().
+  // Removes the request at this position of list() from the line, to run it.
   SimWaiting admit(std::size_t place);
-  // Out of the line, as their first tokens would come too late. Before each step; `idle`: nothing
-  // runs. Valid until the next call.
+  // Removes and returns the requests whose first tokens would come too late. Call it before each
+  // step; `idle`: nothing runs. Valid until the next call.
   const std::vector<SimWaiting>& give_up_late(double now_s, bool idle);
-  // A first token has come so long after its request's first step began.
+  // Records the time from the first step of a request to its first token.
   void saw_prefill(double seconds, std::int64_t tokens) { abort_.saw_prefill(seconds, tokens); }
 
-  // All that wait.
+  // The load of all waiting requests.
   PrefillLoad load() const;
   std::int64_t rank_sum() const { return ranks_.sum(); }
 
@@ -62,10 +62,10 @@ class SimLine {
   QueueOrder order_;
   EarlyAbort abort_;
   std::deque<SimWaiting> list_;
-  bool has_turns_ = false;  // list_ is not by arrival alone
+  bool has_turns_ = false;  // list_ is not sorted by arrival alone
   std::uint64_t arrivals_ = 0;
   RankTally ranks_;
-  PrefillLoad load_;  // without rank_max, which is the tally's
+  PrefillLoad load_;  // without rank_max, which ranks_ provides
   std::vector<QueueEntry*> entries_;
   std::vector<SimWaiting> late_;
 };

@@ -21,7 +21,7 @@ void SimPrefixCache::enter(std::int64_t prefix, std::int64_t tokens) {
 void SimPrefixCache::leave(std::int64_t prefix, std::int64_t own_tokens) {
   const auto found = prefixes_.find(prefix);
   TANDEM_CHECK(found != prefixes_.end() && found->second.users > 0, "prefix {} is unused", prefix);
-  add_idle(kNoPrefix, own_tokens);  // behind the prefix, so it leaves before it
+  add_idle(kNoPrefix, own_tokens);  // added after the prefix, so it leaves before it
   Prefix& one = found->second;
   if (--one.users > 0) return;
   add_idle(prefix, one.tokens);

@@ -1,6 +1,6 @@
-// What an engine keeps of prompts that are over, in KV that nobody needs now: the beginnings that
-// requests share, whole, and what was of one request alone, which nobody asks for again but which
-// takes room until its turn to leave comes. The least recently used leaves first.
+// KV that an engine keeps of finished prompts while no request needs the room: the prefixes that
+// requests share, as whole units, and the rest of each request, which is not used again but takes
+// room until it is evicted. The least recently used is evicted first.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ class SimPrefixCache {
   explicit SimPrefixCache(std::int64_t room_tokens) : room_tokens_(room_tokens) {}
 
   bool has(std::int64_t prefix) const { return prefixes_.contains(prefix); }
-  // A request with it begins: it is there from now on, and stays while requests with it run. Of
-  // these each is taken to have KV of its own for it.
+  // A request with the prefix begins: the prefix is present from now on and stays while such
+  // requests run. Each of them counts as having its own KV for it.
   void enter(std::int64_t prefix, std::int64_t tokens);
-  // One of them ends, and leaves `own_tokens` behind.
+  // A request with the prefix ends and leaves `own_tokens` of its own KV.
   void leave(std::int64_t prefix, std::int64_t own_tokens);
-  // So much of the room is taken by those that run.
+  // Evicts until `taken_tokens` of running requests fit.
   void make_room(std::int64_t taken_tokens);
 
  private:
@@ -33,7 +33,7 @@ class SimPrefixCache {
   struct Prefix {
     std::int64_t tokens = 0;
     std::int32_t users = 0;
-    IdleList::iterator place;  // without users
+    IdleList::iterator place;  // while users is 0
   };
   void add_idle(std::int64_t prefix, std::int64_t tokens);
 

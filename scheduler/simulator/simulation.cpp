@@ -14,21 +14,22 @@
 namespace tandem {
 namespace {
 
-constexpr double kPatienceS = 3600;       // after the last request came
-constexpr std::int64_t kTimedEvery = 64;  // decisions: a clock costs as much as a short one
+constexpr double kPatienceS = 3600;  // after the last request has arrived
+// Only every 64th decision is timed, because reading a clock costs as much as a short decision.
+constexpr std::int64_t kTimedEvery = 64;
 constexpr std::int64_t kProgressEvery = 4096;
 constexpr std::int32_t kMaxEngines = 10'000;
 
 struct ClusterEvent {
   EngineEvent event;
   std::size_t engine = 0;
-  std::uint64_t order = 0;  // of equal times the first that was made
+  std::uint64_t order = 0;  // for equal times: the first created
   bool operator>(const ClusterEvent& other) const {
     return event.at_s != other.event.at_s ? event.at_s > other.event.at_s : order > other.order;
   }
 };
 
-// One run. Engines hold its addresses: it does not move.
+// One simulation run. Not movable, because engines keep references to it.
 class Cluster {
  public:
   Cluster(const SimulationOptions& options, const Workload& workload, Policy& policy,
@@ -65,7 +66,7 @@ class Cluster {
         look_at_queue(next->arrival_s);
         last_arrival_s = now_s_ = next->arrival_s;
         if (counts(*next)) ++arrived_;
-        // Those that wait before the engines come first.
+        // Requests that wait before the engines come first.
         if (!held_.empty() || !place(*next)) held_.push_back(*next);
         next = workload.next();
         continue;
@@ -118,7 +119,7 @@ class Cluster {
   }
   bool counts(const SimRequest& request) const { return request.arrival_s >= options_.warmup_s; }
 
-  // As it has been up to `until_s`, before what happens then.
+  // Records the queue length at the sampling times up to `until_s`, before the event at that time.
   void look_at_queue(double until_s) {
     const double step_s = options_.workload.duration_s / static_cast<double>(kQueueMoments);
     while (std::ssize(queue_) < kQueueMoments) {
@@ -141,7 +142,7 @@ class Cluster {
     route.rank = request.rank;
     route.adapter_bytes = options_.machine.bytes_per_rank * request.rank;
     route.prompt_tokens = request.prompt_tokens;
-    route.expected_tokens = mean_answer_;  // nobody knows how long this answer will be
+    route.expected_tokens = mean_answer_;  // the length of this answer is unknown
     route.slo_token_s = slo_s_;
     route.slo_ttft_s = options_.line.ttft_deadline_s;
     route.holds = holds_of(request.adapter);
@@ -159,7 +160,7 @@ class Cluster {
     return true;
   }
 
-  // Where no adapter is ever cold, every engine has every adapter.
+  // Returns a hold on every engine if no adapter is ever cold.
   std::span<const AdapterHold> holds_of(ClusterAdapterId adapter) {
     const std::span<const AdapterHold> holds = index_.holds(adapter);
     if (options_.cold_start != ColdStart::cached) return holds;
@@ -173,7 +174,7 @@ class Cluster {
     return everywhere_;
   }
 
-  // What the prompt shares with others, as one block; what a router makes of texts is finer.
+  // The prompt's shared prefix as one block; a router splits texts into finer blocks.
   std::span<const PromptBlock> prompt_of(const SimRequest& request) {
     if (request.prefix_tokens == 0 || !options_.tell_prefixes) return {};
     prompt_ = {mix_hash(options_.workload.seed, static_cast<std::uint64_t>(request.prefix)),
@@ -210,13 +211,13 @@ class Cluster {
   double slo_s_ = 0;
   double mean_answer_ = 0;
   AdapterIndex index_;
-  std::vector<AdapterHold> everywhere_;  // the holds of the request that is placed
+  std::vector<AdapterHold> everywhere_;  // holds of the request being placed
   PrefixIndex prefixes_;
-  PromptBlock prompt_;  // of the request that is placed
+  PromptBlock prompt_;  // of the request being placed
   std::vector<EngineView> views_;
   std::vector<std::unique_ptr<SimEngine>> engines_;
   std::priority_queue<ClusterEvent, std::vector<ClusterEvent>, std::greater<>> events_;
-  std::deque<SimRequest> held_;  // that no engine has room for
+  std::deque<SimRequest> held_;  // requests for which no engine has room
   std::uint64_t order_ = 0;
   double now_s_ = 0;
   bool freed_ = false;
@@ -264,7 +265,7 @@ double capacity_per_s(const SimulationOptions& options, const Workload& workload
                            .rank_tokens = static_cast<std::int64_t>(
                                static_cast<double>(prompt_tokens) * workload.mean_rank()),
                            .rank_max = workload.largest_rank()};
-  const double ended = rows / workload.mean_answer_tokens();  // in a step
+  const double ended = rows / workload.mean_answer_tokens();  // per step
   const double prompt_s = options.mixed_steps ? machine.costs.prefill_work_s(prompt)
                                               : machine.costs.prefill_time_s(prompt);
   return options.engines * ended / (machine.costs.decode_time_s(decode) + ended * prompt_s);

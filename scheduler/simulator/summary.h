@@ -1,4 +1,4 @@
-// Samples of a simulation, summed up.
+// Statistics of a simulation's samples.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 namespace tandem {
 
 // Mean, median and 99th percentile (nearest rank), and at most `points` points of the distribution.
-// All nought without samples. Sorts them.
+// All zero without samples. Sorts the samples.
 Distribution summarise(std::vector<float>& samples, std::size_t points = 200);
 
 }  // namespace tandem

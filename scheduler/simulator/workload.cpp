@@ -11,7 +11,7 @@ namespace tandem {
 namespace {
 
 constexpr std::int64_t kMaxAdapters = 2'000'000;
-constexpr std::int32_t kFewestTokens = 8;  // of uniform lengths
+constexpr std::int32_t kFewestTokens = 8;  // for uniform lengths
 constexpr double kMinuteS = 60;
 
 }  // namespace
@@ -154,7 +154,7 @@ std::optional<SimRequest> Workload::next() {
     place = static_cast<std::int64_t>(choice_->draw(adapters_));
   }
   if (request.arrival_s >= options_.duration_s) return std::nullopt;
-  // Half of the list further: what nobody asked for takes the place of the most popular.
+  // Shifts by half of the list, so that rarely requested adapters become the most popular.
   const bool shifted =
       options_.shift_at > 0 && request.arrival_s >= options_.shift_at * options_.duration_s;
   if (shifted) place = (place + options_.adapters / 2) % options_.adapters;

@@ -1,4 +1,4 @@
-// tandem pin: picks the command; what its commands share.
+// tandem pin: selects the subcommand, and contains the code that the subcommands share.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ constexpr Subcommand kPinCommands[] = {
      run_pin_check},
 };
 
-// The GPUs of `gpus` that have a model each; none where they share one.
+// The GPUs of `gpus` if each has its own model; empty if they share one.
 Result<std::vector<int>> gpus_apart(const EngineSettings& engine) {
   if (engine.tensor_parallel > 1) return std::vector<int>();
   Result<std::vector<int>> gpus = parse_id_list(engine.gpus);
@@ -31,7 +31,7 @@ Result<std::vector<int>> gpus_apart(const EngineSettings& engine) {
   return gpus;
 }
 
-// Who computes on the plan's cores now.
+// Adds a note for each engine that runs on the plan's cores now.
 void tell_of_engines(PinPlan& plan) {
   const std::vector<int> ours = plan.cpus();
   for (const CoreClaim& claim : claims_of_others()) {
@@ -83,7 +83,7 @@ void add_pin_settings(SettingsTable& table, PinSettings& s, std::vector<std::str
 
 void add_server_keys(SettingsTable& table, PinSettings& s,
                      const std::vector<std::string>& offered) {
-  s.engine.model = "none";  // which is required, of a server
+  s.engine.model = "none";  // the server requires a model
   const std::size_t first = table.fields().size();
   add_serve_settings(table, s.engine, s.server);
   for (std::size_t i = first; i < table.fields().size(); ++i) {
@@ -126,7 +126,7 @@ Result<PinnedMachine> read_pinned_machine(const PinSettings& settings) {
   TANDEM_ASSIGN(const std::vector<int> apart, gpus_apart(settings.engine));
   EngineSettings engine = settings.engine;
   if (!apart.empty()) engine.gpus = std::to_string(apart.front());
-  // Where PCI shows no GPU, a plan is for one only if `gpus` names it.
+  // If PCI shows no GPU, the plan is for a GPU only if `gpus` names one.
   if (!options.host_device && (!made.map.gpus.empty() || !engine.gpus.empty())) {
     TANDEM_ASSIGN(options.gpus, chosen_gpus(engine));
   }

@@ -34,7 +34,7 @@ constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{1} << 20;
 constexpr std::chrono::seconds kStartTime(10);
 constexpr std::chrono::milliseconds kPollTime(5);
 
-// A key of the file that would undo the plan.
+// Refuses a key of the file that would undo the plan.
 Status check_conflicts(const PinSettings& settings, const PinPlan& plan, const std::string& path) {
   const auto threads = static_cast<std::size_t>(settings.engine.threads);
   if (plan.host_device && settings.engine.pin && threads > plan.engine_cpus.size()) {
@@ -103,7 +103,7 @@ Result<std::vector<Started>> start_all(const ControlInfo& info,
   return started;
 }
 
-// Until each has taken its worker slot or ended, or the time is over.
+// Waits until each worker has taken its worker slot or ended, or until the timeout.
 Status wait_for_all(const ControlInfo& info, std::vector<Started>& started) {
   std::vector<Mailbox> mailboxes;
   for (const ControlInfo::Group& group : info.groups) {

@@ -41,7 +41,7 @@ std::string_view to_string(WorkerSlotState state) {
     case WorkerSlotState::sleeping:
       return "sleeping";
   }
-  return "damaged";  // any worker may write it
+  return "damaged";  // any worker may write the state
 }
 
 std::string pages_text(const PagesByNode& pages) {
@@ -57,7 +57,7 @@ std::string cpu_text(int cpu) {
   return cpu < 0 ? "-" : std::to_string(cpu);
 }
 
-// Whether the nodes of all memory that belongs on one can be read.
+// Whether the nodes of all memory that belongs on one node can be read.
 bool all_regions_are_known(const ObservedEngine& engine) {
   return std::ranges::all_of(engine.regions, [&](const ObservedRegion& region) {
     return region.problem.empty() ||
@@ -165,7 +165,7 @@ nlohmann::json report_json(const Checked& checked) {
           {"drift", std::move(drifts)}};
 }
 
-// Engines without CPU workers say nothing of themselves, but have their adapters in shared memory.
+// Engines without CPU workers have no control region, but have their adapters in shared memory.
 std::vector<int> list_engines_without_workers() {
   const std::vector<int> others = list_engines();
   std::vector<int> pids;
@@ -201,7 +201,7 @@ Result<std::vector<Checked>> check(int pid) {
   for (const int each : pids) {
     Result<ObservedEngine> engine = observe(each);
     if (!engine) {
-      // Of all engines one may end meanwhile.
+      // When all engines are checked, one may end meanwhile.
       if (pid == 0 && engine.status().code() == StatusCode::not_found) continue;
       if (pid == 0 && engine.status().code() == StatusCode::unavailable) {
         fmt::print(stderr, "tandem pin check: {}\n", engine.status().message());

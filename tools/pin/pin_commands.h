@@ -1,5 +1,4 @@
-// The commands of `tandem pin` and what they share: which machine is meant, and what a plan is to
-// be.
+// The commands of `tandem pin` and their common settings: the machine and the wishes for a plan.
 #pragma once
 
 #include <cstdint>
@@ -28,17 +27,17 @@ struct PinSettings {
   std::int64_t node = -1;
   bool all_nodes = false;
   bool smt = false;
-  // Which devices, and all else that the server's config files may hold.
+  // The devices, and all other settings that the server's config files may contain.
   EngineSettings engine;
   ServerSettings server;
 };
 
-// Adds the rows of a machine and of a plan, and the server's keys, those of devices among
-// those `offered`.
+// Adds the settings of a machine and of a plan, and the server's keys; of the keys of devices those
+// in `offered`.
 void add_pin_settings(SettingsTable& table, PinSettings& settings,
                       std::vector<std::string> offered = {});
-// The keys of a server's config file, so that TANDEM_CONFIG and --config may name one. All are read
-// past but those `offered`, which are flags as well.
+// Adds the keys of a server's config file, so that TANDEM_CONFIG and --config may name one. Keys
+// are ignored except those in `offered`, which are flags as well.
 void add_server_keys(SettingsTable& table, PinSettings& settings,
                      const std::vector<std::string>& offered = {});
 
@@ -48,9 +47,8 @@ struct PinnedMachine {
 };
 Result<PinnedMachine> read_pinned_machine(const PinSettings& settings);
 
-// One for each of `gpus` where each of them has a model of its own, each beside those before it;
-// else one of machine.options. On this
-// machine each tells which engines run on its cores now.
+// If each of `gpus` has its own model, one plan for each, made beside those before it; else one
+// plan for machine.options. On this machine each plan notes the engines that run on its cores now.
 Result<std::vector<PinPlan>> plan_each(const PinSettings& settings, const PinnedMachine& machine);
 
 int run_pin_show(const std::vector<std::string>& args);

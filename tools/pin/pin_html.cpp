@@ -198,7 +198,7 @@ class Page {
     page_.table({"pid", "model", "its threads", "its CPU workers", "shares cores with"}, rows);
   }
 
-  // "cpus 0-1 with 4711": two processes on one core each get half of it.
+  // "cpus 0-1 with 4711": processes that share a core get only a part of it.
   static std::string shared_with(const ClaimedCores& engine,
                                  const std::vector<ClaimedCores>& engines) {
     std::vector<std::string> texts;
@@ -213,7 +213,7 @@ class Page {
   const PinnedMachine& machine_;
   const MachineMap& map_;
   const Result<std::vector<PinPlan>>& plans_;
-  const PinPlan all_;  // where there are plans
+  const PinPlan all_;  // if there are plans
   HtmlPage page_;
 };
 

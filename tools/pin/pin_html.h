@@ -1,4 +1,4 @@
-// A machine, its plan and who computes on it, as a page: what `tandem pin show --html` writes.
+// A machine, its plan and the engines on it as a page: the output of `tandem pin show --html`.
 #pragma once
 
 #include <string>
@@ -12,13 +12,14 @@
 
 namespace tandem {
 
-// The picture coloured by the plans, these in words, kinds of cores and quota, and which engine has
-// which cores. `plans` failed: its reason stands there. `engines`: those that run on this machine;
-// null: another machine is shown. `command` wrote it.
+// The picture coloured by the plans, the plans as text, kinds of cores and quota, and the cores of
+// each engine. If `plans` failed, its reason is shown. `engines`: those running on this machine;
+// null: the page shows another machine. `command` is the command line that created the page.
 HtmlPage pin_page(const PinnedMachine& machine, const Result<std::vector<PinPlan>>& plans,
                   const std::vector<ClaimedCores>* engines, std::string command);
 
-// Writes it into `path`, if that is not empty, with the engines that run if this machine is meant.
+// Writes the page to `path` if that is not empty; with the running engines if it shows this
+// machine.
 Status write_pin_page(const std::string& path, const PinSettings& settings,
                       const PinnedMachine& machine, const Result<std::vector<PinPlan>>& plans,
                       std::string command);

@@ -39,7 +39,7 @@ struct ViewSettings {
   bool json = false;
   std::string svg;
   std::string html;
-  std::string command;  // what was typed
+  std::string command;  // as typed
 };
 
 void add_view_settings(SettingsTable& table, ViewSettings& s) {
@@ -87,7 +87,7 @@ Status draw(const PinnedMachine& machine, const PinPlan* plan, const std::string
 Status show(const PinSettings& settings, const ViewSettings& view) {
   TANDEM_ASSIGN(const PinnedMachine machine, read_pinned_machine(settings));
   if (!view.svg.empty() || !view.html.empty()) {
-    // A machine without a plan is still worth a picture.
+    // A machine without a plan still gets a picture.
     const Result<std::vector<PinPlan>> plans = plan_each(settings, machine);
     TANDEM_TRY(write_pin_page(view.html, settings, machine, plans, view.command));
     const PinPlan all = plans ? all_of(*plans) : PinPlan{};

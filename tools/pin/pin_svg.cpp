@@ -16,7 +16,7 @@
 namespace tandem {
 namespace {
 
-// All in pixels.
+// Sizes in pixels.
 constexpr int kPad = 12;    // inside a box, and between boxes
 constexpr int kTitle = 22;  // a box's first line
 constexpr int kCoreWidth = 78;
@@ -31,9 +31,9 @@ constexpr int kMargin = 20;
 constexpr int kLegendRow = 24;
 constexpr int kMaxColumns = 14;  // of cores
 
-// Engine and workers in two colours that every eye tells apart, with text of enough contrast; the
-// rest without colour. Not by CSS variables: few programs that draw SVG know them.
-// As a part of a page it comes after the page's own.
+// Engine and workers have two colours that colour-blind readers can distinguish, with enough
+// contrast for text; the other roles have no colour. CSS variables are not used, because few SVG
+// renderers support them. Within a page this style comes after the page's own.
 constexpr std::string_view kStyle = R"(
     svg text { font: 12px system-ui, "DejaVu Sans", sans-serif; fill: #1b1f24; }
     .title { font-size: 17px; font-weight: 600; }
@@ -96,7 +96,7 @@ const RoleStyle& style_of(CpuRole role) {
                        [&](const RoleStyle& style) { return style.role == role; });
 }
 
-// SVG is XML, which has no control characters.
+// SVG is XML, which does not allow control characters.
 std::string escape(std::string_view text) {
   std::string shown;
   for (const char c : text) {
@@ -105,7 +105,7 @@ std::string escape(std::string_view text) {
   return html_escape(shown);
 }
 
-// What fits into `width` pixels, roughly.
+// The part of the text that fits into about `width` pixels.
 std::string cut(const std::string& text, int width) {
   const auto letters = static_cast<std::size_t>(std::max(4, width / 7));
   return text.size() <= letters ? text : text.substr(0, letters - 1) + "…";
@@ -125,7 +125,7 @@ class Picture {
  private:
   Extent measure_core(const MachineCore& core) const;
   Extent measure(const MachineBox& box) const;
-  // Where the boxes inside go, beside and below each other; their common extent.
+  // Places the inner boxes in rows; returns their common extent.
   Extent flow(const std::vector<MachineBox>& boxes, std::vector<std::pair<int, int>>* places) const;
   static int columns(std::size_t count);
   Extent core_grid(const MachineBox& box) const;
@@ -135,7 +135,7 @@ class Picture {
   void draw_core(const MachineCore& core, int x, int y);
   void draw_gpu(const MachineGpu& gpu, int x, int y);
   void draw_box(const MachineBox& box, int x, int y, Extent extent);
-  int draw_legend(int y, int width);  // gives where it ends
+  int draw_legend(int y, int width);  // returns the y where it ends
 
   const MachineMap& map_;
   const std::map<int, CpuRole>& roles_;
@@ -158,7 +158,8 @@ Extent Picture::measure_core(const MachineCore& core) const {
   return {kCoreWidth, kCoreTitle + caches * (kCache + 2) + threads * (kThread + 2) + 4};
 }
 
-// About twice as wide as high, without a gap in the last row if that can be had.
+// A number of columns that makes the grid about twice as wide as high, if possible without a gap in
+// the last row.
 int Picture::columns(std::size_t count) {
   const int cores = static_cast<int>(count);
   const int ideal = std::clamp(
@@ -298,7 +299,7 @@ void Picture::draw_box(const MachineBox& box, int x, int y, Extent extent) {
   }
 }
 
-// Only what the picture has.
+// The legend contains only what the picture shows.
 int Picture::draw_legend(int y, int width) {
   std::set<CpuRole> shown;
   bool isolated = false;

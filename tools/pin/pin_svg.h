@@ -1,5 +1,5 @@
-// A machine and its plan as a picture: packages, nodes, caches, cores and hardware threads as boxes
-// in boxes, GPUs at their node, each thread in the colour of its role.
+// A machine and its plan as a picture: nested boxes for packages, nodes, caches, cores and hardware
+// threads, GPUs at their node, and each thread in the colour of its role.
 #pragma once
 
 #include <map>
@@ -10,7 +10,8 @@
 
 namespace tandem {
 
-// A whole SVG file, readable on light and on dark pages. `caption` is a line below the title.
+// Returns a whole SVG file, readable on light and on dark pages. `caption` is a line below the
+// title.
 std::string machine_svg(const MachineMap& map, const std::map<int, CpuRole>& roles,
                         const std::string& caption);
 

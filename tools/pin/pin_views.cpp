@@ -23,7 +23,7 @@ std::string kind_name(const MachineMap& map, int rank) {
 
 namespace {
 
-// One line of the tree: what it is, left, and what to know of it, right.
+// Lines of the tree: the object on the left, its details on the right.
 using Rows = std::vector<std::pair<std::string, std::string>>;
 
 std::vector<int> cpus_of_kind(const MachineMap& map, int rank) {
@@ -47,7 +47,7 @@ std::string kinds_text(const MachineMap& map) {
   return fmt::format("kinds of cores, fastest first: {}\n", fmt::join(kinds, "; "));
 }
 
-// Cores that look alike make one row.
+// Cores of a box that are alike share a row.
 void add_cores(const MachineMap& map, const MachineBox& box, Rows& rows) {
   struct Group {
     int speed_rank;
@@ -118,7 +118,7 @@ void add_rows(const MachineMap& map, const MachineBox& box, const std::string& i
   }
 }
 
-// Letters, not bytes: the branches are three bytes each.
+// Counts characters and not bytes: the tree's branches have three bytes each.
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0) != 0x80;

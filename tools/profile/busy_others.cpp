@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostNamed = 3;
-constexpr double kLeastShare = 0.01;  // of the time that passed
+constexpr double kLeastShare = 0.01;  // of the elapsed time
 
 double ticks_per_second() {
   const long ticks = sysconf(_SC_CLK_TCK);
@@ -40,7 +40,7 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
   return value;
 }
 
-// Names are whatever a process calls itself; none gets a terminal to do anything.
+// A process chooses its own name, so control characters are replaced before it is shown.
 std::string shown_name(std::string_view name) {
   std::string shown(name);
   std::ranges::replace_if(
@@ -62,7 +62,7 @@ BusyOthers::BusyOthers(const Clock& clock, std::vector<int> cpus, Paths paths)
 BusyOthers::Seen BusyOthers::read() const {
   const double ticks = ticks_per_second();
   Seen seen;
-  // "cpu0 user nice system idle iowait irq softirq steal ...", after the same of all CPUs.
+  // "cpu0 user nice system idle iowait irq softirq steal ..."; the line for all CPUs comes first.
   std::ifstream stat(paths_.proc / "stat");
   for (std::string line; std::getline(stat, line) && line.starts_with("cpu");) {
     std::istringstream fields(line.substr(3));
@@ -80,8 +80,8 @@ BusyOthers::Seen BusyOthers::read() const {
        at.increment(failure)) {
     const auto id = whole_number(at->path().filename().string());
     if (!id) continue;
-    // "pid (name) state ppid ...": the name may hold spaces and brackets. Fields 14 and 15 are the
-    // times in user and kernel mode, the 11th and 12th after the state.
+    // "pid (name) state ppid ...": the name may contain spaces and brackets. Fields 14 and 15 are
+    // the times in user and kernel mode, the 11th and 12th after the state.
     const std::string line = first_line(at->path() / "stat");
     const std::size_t open = line.find('(');
     const std::size_t close = line.rfind(')');
@@ -98,7 +98,8 @@ BusyOthers::Seen BusyOthers::read() const {
   return seen;
 }
 
-// Of the process's own group; of the root that a container sees where that is not to be found.
+// Throttled time of the process's own cgroup, or, if it is not found, of the root that a container
+// sees.
 double BusyOthers::read_throttled() const {
   std::vector<fs::path> candidates;
   std::ifstream groups(paths_.proc / "self" / "cgroup");
@@ -121,7 +122,7 @@ void BusyOthers::look() {
   double own = 0;
   for (const auto& [id, used] : now.processes) {
     const auto before = last_.processes.find(id);
-    // An id may have got a new process meanwhile; then it has used less.
+    // The id may belong to a new process by now; then it has used less time than before.
     const bool is_known = before != last_.processes.end() && before->second.seconds <= used.seconds;
     const double since = used.seconds - (is_known ? before->second.seconds : 0);
     if (id == getpid()) {

@@ -1,4 +1,4 @@
-// Who else had the processors while something was measured.
+// Measures which other processes used the processors during a measurement.
 #pragma once
 
 #include <cstdint>
@@ -12,26 +12,27 @@
 
 namespace tandem {
 
-// One thread. What /proc does not tell, as in containers that hide it, counts as nothing.
+// For one thread. Data that /proc does not provide, for example in containers that hide it, counts
+// as zero.
 class BusyOthers {
  public:
   struct Paths {
     std::filesystem::path proc = "/proc";
     std::filesystem::path cgroups = "/sys/fs/cgroup";
   };
-  // Watches these CPUs from now on, those that this process computes on; none: all of the machine.
+  // Watches these CPUs, on which this process computes, from now on; none: all CPUs of the machine.
   // The paths are for tests.
   BusyOthers(const Clock& clock, std::vector<int> cpus, Paths paths);
 
-  // Adds what was used since the last look. To be called now and then, as what a process used that
-  // is gone by then is nobody's.
+  // Adds the CPU time used since the last call. Call it regularly, because the time of a process
+  // that ends between calls is not assigned to it.
   void look();
 
-  // Of all looks: "others had 3.2 of the 24.0 s of these CPUs: cc1plus (9 processes) 2.1 s, python3
-  // (process 71) 0.4 s; the host took 0.5 s away for other guests". Names three at most, of those
-  // that were busiest on any CPU; empty: nobody had more than a hundredth.
+  // Summary of all calls: "others had 3.2 of the 24.0 s of these CPUs: cc1plus (9 processes) 2.1 s,
+  // python3 (process 71) 0.4 s; the host took 0.5 s away for other guests". Names at most three, by
+  // the time used on any CPU; empty: no process had more than one percent.
   std::string text() const;
-  // How much of these CPUs' time others had, the host and a quota among them: 0 to 1.
+  // The share of these CPUs' time that others had, including the host and a quota: 0 to 1.
   double share() const;
 
  private:
@@ -41,7 +42,7 @@ class BusyOthers {
   };
   struct Seen {
     double busy_s = 0, stolen_s = 0, throttled_s = 0;
-    int cpus = 0;  // that these are of
+    int cpus = 0;  // number of CPUs in these sums
     std::map<std::int64_t, Used> processes;
   };
   struct Group {  // processes of one name
@@ -51,7 +52,7 @@ class BusyOthers {
   Seen read() const;
   double read_throttled() const;
 
-  double all_s() const;  // of these CPUs since the start
+  double all_s() const;  // time of these CPUs since the start
 
   const Clock& clock_;
   const std::vector<int> cpus_;

@@ -1,4 +1,4 @@
-// A cost for people: its name, its value with a unit, and how far it can be trusted.
+// Text for a cost: its name, its value with a unit, and its uncertainty.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace tandem {
 
-std::string label_of(const CostField& field);  // its words without the unit
-// "54.3 GB/s", "123 us": by the unit that the field's words end with.
+std::string label_of(const CostField& field);  // the field's words without the unit
+// "54.3 GB/s", "123 us": the unit is the one at the end of the field's words.
 std::string cost_text(const CostField& field, double value);
-// "+-1.2 %", "+-40 % ?" of an uncertain one; empty: it was not judged.
+// "+-1.2 %", "+-40 % ?" if uncertain; empty: it was not judged.
 std::string spread_text(const FigureSpread* figure);
-// Which figures are uncertain and why, a line each, and who was busy meanwhile; empty: none.
+// One line per uncertain figure with the reason, and the processes that were busy; empty: none.
 std::string uncertain_text(const Profile& profile);
 
 }  // namespace tandem

@@ -20,7 +20,7 @@ std::string cores_text(std::int32_t count) {
   return fmt::format("{} core{}", count, count == 1 ? "" : "s");
 }
 
-// From how many cores on more of them change nothing that a user would notice.
+// The number of cores from which on more cores bring no noticeable gain.
 std::string knee_words(const CoreCurve& curve) {
   const std::int32_t all = curve.cores.back();
   const std::int32_t knee = curve.cores[curve.knee];
@@ -35,7 +35,7 @@ std::string knee_words(const CoreCurve& curve) {
                      kKneeShare * 100);
 }
 
-// A stranger's profile may have thousands.
+// Limits the number of points, because a profile from elsewhere may have thousands of cores.
 std::vector<std::int32_t> counts_up_to(std::int32_t most) {
   constexpr std::int32_t kEach = 64;
   std::vector<std::int32_t> counts = {most / 2, most};
@@ -49,7 +49,7 @@ std::vector<std::int32_t> counts_up_to(std::int32_t most) {
 
 using Points = std::map<double, double>;
 
-// On the line between the two points around `x`; beyond the first and the last as these. Not empty.
+// Linear interpolation between the two points around `x`; constant outside. Requires points.
 double between(const Points& points, double x) {
   const auto above = points.lower_bound(x);
   if (above == points.begin()) return above->second;
@@ -59,8 +59,8 @@ double between(const Points& points, double x) {
   return below->second + share * (above->second - below->second);
 }
 
-// A step of so many rows, of those that were measured; beyond the last as the costs grow. Without
-// any, by the costs.
+// Seconds of a step with this many rows, interpolated from the measured steps; beyond the last one
+// scaled by the costs. Without measured steps, from the costs alone.
 double step_s(const Profile& profile, std::int32_t rows) {
   const auto by_costs = [&](double count) {
     return profile.costs.layer_time(static_cast<std::int32_t>(count)) *
@@ -98,7 +98,8 @@ double request_s(const Profile& profile, const std::vector<FirstToken>& tokens, 
 }
 
 double first_token_s(const Profile& profile, const PlanQuestion& question) {
-  // Costs are a line over all steps, which the steps of one number of rows may lie off by a fifth.
+  // The costs are a line through all steps, from which single steps may deviate by a fifth. So the
+  // measured time of this number of rows replaces the line.
   Profile of_step;
   of_step.model = profile.model;
   of_step.workers = profile.workers;

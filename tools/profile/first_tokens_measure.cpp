@@ -22,11 +22,11 @@ namespace {
 constexpr std::array<std::int32_t, 4> kRows = {8, 32, 64, 128};
 constexpr std::int32_t kOutput = 2;  // only the first token counts
 constexpr std::int32_t kContext = 512;
-constexpr int kRounds = 6;       // of them the first does not count
-constexpr int kQuickRounds = 2;  // all count
+constexpr int kRounds = 6;       // the first one is not counted
+constexpr int kQuickRounds = 2;  // all are counted
 constexpr double kQuickSeconds = 4;
 
-// Seconds to first tokens of one case.
+// Seconds to the first token in one case.
 struct TokenSamples {
   std::vector<double> cold, resident;
 };
@@ -40,7 +40,7 @@ class FirstTokens {
         adapters_(target.config, target.dtype) {}
 
   Status go() {
-    // The engine plans with the profile as whoever serves with it does: from a file.
+    // The engine reads the profile from a file, as a server does.
     TANDEM_ASSIGN(const ScratchFolder scratch, ScratchFolder::create());
     const std::filesystem::path path = scratch.path() / "profile.json";
     TANDEM_TRY(write_profile(profile_, path));
@@ -61,7 +61,7 @@ class FirstTokens {
     with.worker_cpus =
         format_id_list({cpus.begin(), cpus.begin() + static_cast<std::ptrdiff_t>(workers)});
     with.cpu_workers = static_cast<std::int64_t>(workers);
-    // A host device's threads are where they would be without this.
+    // On a host device the threads' cpus are left as they are.
     if (with.cpus.empty() && target_.devices.front()->info().is_cuda) {
       with.cpus = format_id_list(target_.engine_cpus);
     }
@@ -103,7 +103,7 @@ class FirstTokens {
         if (target_.quick && seconds_between(start, clock_.now()) > kQuickSeconds) break;
         const std::vector<std::string> one = {names[i]};
         TANDEM_ASSIGN(const double cold, first_token(*engine, one, kRows[i]));
-        TANDEM_TRY(engine->wait_for_loads(one));  // the next one has the link for itself
+        TANDEM_TRY(engine->wait_for_loads(one));  // so that the next one has the link for itself
         TANDEM_ASSIGN(const double resident, first_token(*engine, one, kRows[i]));
         if (round == 0 && !target_.quick) continue;
         samples[kRows[i]].cold.push_back(cold);
@@ -125,7 +125,7 @@ class FirstTokens {
     return answered.requests.front().ttft_s;
   }
 
-  // When all were measured: what requests take beyond their steps is known then.
+  // Runs after all measurements, because it needs the time that requests take beyond their steps.
   void predict() {
     ProfileTable table = first_token_table();
     for (FirstToken& token : tokens_) {

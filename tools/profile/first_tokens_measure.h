@@ -1,5 +1,5 @@
-// The last stage of `tandem profile`: first tokens of cold adapters as an engine gives them, to
-// hold against what the profile predicts.
+// The last stage of `tandem profile`: measures first tokens of cold adapters in an engine, for
+// comparison with the profile's predictions.
 #pragma once
 
 #include "base/status.h"
@@ -9,11 +9,11 @@
 
 namespace tandem {
 
-// Of a profile whose costs are there: adds the table "first_token" (first_tokens.h). An engine with
+// Requires a profile with costs; adds the table "first_token" (first_tokens.h). An engine with
 // dummy weights plans with these costs and serves one cold adapter after another, each once more
 // when it is resident, with all of the target's workers and with half of them; medians. On a slow
-// device with all alone, and for some seconds at most. An error says why nothing was measured, and
-// that the profile is good without: not_found: there are no workers.
+// device it uses only all workers, and a few seconds at most. An error says why nothing was
+// measured, and that the profile is valid without it; not_found: there are no workers.
 Status measure_first_tokens(const EngineSettings& engine, const ProfileTarget& target,
                             Profile& profile);
 

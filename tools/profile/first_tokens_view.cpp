@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::int32_t kSmallRank = 16;  // the other one that is plotted
+constexpr std::int32_t kSmallRank = 16;  // the second plotted rank
 constexpr std::int32_t kBurst = 8;
 constexpr std::int32_t kPrompt = 64;
 
@@ -43,7 +43,7 @@ std::string case_text(const PlottedCase& which) {
              : fmt::format("{} cold adapters of rank {} at once", which.cold, which.rank);
 }
 
-// Of a table: powers of two while curves have them, none and all.
+// The cores shown in a table: powers of two for which there are curves, none and all.
 std::vector<std::int32_t> shown_cores(std::int32_t workers) {
   std::vector<std::int32_t> cores = {0};
   for (std::int32_t count = 1; count < std::min(workers, 64); count *= 2) cores.push_back(count);
@@ -86,7 +86,8 @@ std::string measured_text(const std::vector<FirstToken>& tokens) {
   return text;
 }
 
-// Curves by rows, the knee of each marked, and what was measured of one adapter of this rank.
+// A plot of the curves by rows, with the knee of each and the measured points of one adapter of
+// this rank.
 Plot cores_plot(const Profile& profile, const PlottedCase& which) {
   constexpr double kWide = 20;
   const std::vector<CoreCurve> curves = core_curves(profile, which.rank, which.cold);

@@ -1,5 +1,5 @@
-// What cores buy, for people: the budget in words, tables and plots of first tokens by cores, and
-// what was measured of them.
+// Presents the gain from cores: the budget as text, tables and plots of first tokens by cores, and
+// the measured values.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace tandem {
 
-// Words, a table by cores, and measured first tokens beside the predicted ones; ends with a line's
-// end. Without CPU workers a sentence says so.
+// The budget, a table by cores, and measured first tokens beside the predicted ones; ends with a
+// newline. Without CPU workers it says so in a sentence.
 std::string first_tokens_text(const Profile& profile);
 
-// The same as sections of a page, the curves as plots: measured points lie over them.
+// Adds the same as sections of a page, with the curves as plots and the measured points in them.
 void add_first_tokens(const Profile& profile, HtmlPage& page);
-// "64 tokens, cold, rank 64": "8.1 ms", and how many cores pay, for a page's first lines.
+// Figures for the top of a page: "64 tokens, cold, rank 64": "8.1 ms", and the useful cores.
 std::vector<HtmlFigure> first_token_figures(const Profile& profile);
 
 }  // namespace tandem

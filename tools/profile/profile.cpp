@@ -1,5 +1,5 @@
-// tandem profile: measures this machine and a model, writes what the planner computes with, and
-// answers questions from it.
+// tandem profile: measures this machine and a model, writes the planner's profile, and answers
+// questions from it.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -57,7 +57,7 @@ const CommandInfo kInfo{
 constexpr double kDiffLimit = 0.10;
 
 struct ProfileSettings {
-  std::string command;  // what was typed
+  std::string command;  // as typed
   std::string out;
   std::string html;
   std::string from;
@@ -74,10 +74,10 @@ bool asks(const ProfileSettings& settings) {
          settings.map;
 }
 
-// "--explain tokens=64 rank=64" as one text, as the table of settings takes it.
+// Joins "--explain tokens=64 rank=64" into one text, which the table of settings expects.
 std::vector<std::string> join_words(const std::vector<std::string>& args) {
   std::vector<std::string> joined;
-  bool asking = false;  // the last of `joined` takes more words
+  bool asking = false;  // further words belong to the last one of `joined`
   bool first = false;
   for (const std::string& arg : args) {
     if (asking && !arg.starts_with('-')) {
@@ -91,7 +91,7 @@ std::vector<std::string> join_words(const std::vector<std::string>& args) {
   return joined;
 }
 
-// The cores that serve would have, beside the engines that run.
+// Chooses the cores that `serve` would get beside the running engines.
 Status choose_cpus(const EngineSettings& engine, bool on_host, ProfileTarget& target) {
   TANDEM_ASSIGN(const MachineMap machine, read_machine());
   TANDEM_ASSIGN(const PinPlan plan, plan_cores(engine, !on_host, machine, claims_of_others()));
@@ -100,8 +100,9 @@ Status choose_cpus(const EngineSettings& engine, bool on_host, ProfileTarget& ta
   target.usable_cpus = cpus_of_thread();
   target.engine_cpus = plan.engine_cpus;
   target.worker_cpus = plan.worker_cpus();
-  // Where engines share cores with workers, or run anywhere: none of a worker's that is measured,
-  // as long as there are others. Two that wait for each other on one core show the scheduler.
+  // If the engine shares cores with workers or may run anywhere, it gets none of the measured
+  // workers' cores here, as long as others are left. Otherwise the measurement would show the
+  // scheduler alternating two threads that wait for each other on one core.
   const auto leave_workers = [&](std::vector<int> cpus) {
     std::erase_if(cpus, [&](int cpu) { return std::ranges::count(target.worker_cpus, cpu) > 0; });
     return cpus;
@@ -116,7 +117,8 @@ class Measurement {
  public:
   Measurement(const EngineSettings& engine, const ProfileSettings& settings)
       : engine_(engine), settings_(settings), start_(clock_.now()) {
-    // The device's threads leave the workers' cores alone, as they do in a server with as many.
+    // The device's threads avoid the workers' cores, as in a server with the same number of
+    // workers.
     if (settings.workers >= 0) engine_.cpu_workers = settings.workers;
   }
 
@@ -147,7 +149,7 @@ class Measurement {
   }
 
  private:
-  // Threads of streams begin where the thread that makes them runs.
+  // The streams' threads start on the cpus of the thread that creates them.
   Result<std::vector<std::string>> measure_where_the_engine_runs() {
     if (!engine_.pin || target_.usable_cpus.empty() || target_.engine_cpus.empty()) {
       return measure();
@@ -202,7 +204,7 @@ class Measurement {
   Profile profile_;
 };
 
-// Of --from, or the default path; where neither is, of the built-in figures.
+// The profile at --from, or else at the default path, or else the built-in one.
 Result<Profile> find_profile(const EngineSettings& engine, const ProfileSettings& settings) {
   const std::string path = settings.from.empty() ? default_profile_path() : settings.from;
   std::error_code ignored;
@@ -247,7 +249,7 @@ Result<int> answer_questions(const EngineSettings& engine, const ProfileSettings
         "out: --explain, --what-if, --map and --diff measure nothing, so there is no profile to "
         "write; name the one to answer from with --from FILE, a page to write with --html FILE");
   }
-  // Mistakes in questions first.
+  // Questions are checked first.
   const Result<PlanQuestion> question = parse_question(settings.explain);
   if (!question) return question.status().with_context("explain");
   if (const auto asked = parse_question(settings.what_if); !asked) {
@@ -267,7 +269,7 @@ Result<int> answer_questions(const EngineSettings& engine, const ProfileSettings
   return diff.largest_change > kDiffLimit ? kExitFailure : kExitOk;
 }
 
-// Says what cannot be written before minutes of measuring, and makes the profile's folder.
+// Reports an unwritable path before minutes of measuring, and creates the profile's folder.
 Status check_outputs(const std::string& out, const std::string& html) {
   std::error_code failure;
   std::filesystem::create_directories(std::filesystem::path(out).parent_path(), failure);

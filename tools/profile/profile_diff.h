@@ -1,4 +1,4 @@
-// Two profiles beside each other.
+// Compares two profiles.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace tandem {
 
-// The figures side by side with their change in percent; what they are of, where that differs.
-// Figures that were judged are compared as they were measured, also where the costs have another
-// value because one is uncertain.
+// The figures side by side with their change in percent, and the differences between the machines
+// and models. Judged figures are compared by their measured values, even if an uncertain figure's
+// cost has another value.
 struct ProfileDiff {
   std::string text;
-  // Of the figures that changed by more than their two spreads together: the share, 0.12. What is
-  // within them may be no change at all.
+  // The largest relative change, 0.12, of the figures that changed by more than both spreads
+  // together. A smaller change may be noise.
   double largest_change = 0;
 };
 ProfileDiff diff_profiles(const Profile& before, const Profile& after);

@@ -20,28 +20,28 @@ namespace {
 
 using Rows = std::vector<std::vector<double>>;
 
-// What hardware can do. What is measured beyond it was measured while something else happened.
+// Physical limits. A value outside them was disturbed during the measurement.
 struct Possible {
   std::string_view key;
   double low, high;
   std::string_view because;
 };
 constexpr Possible kPossible[] = {
-    // Two generations beyond the fastest link between a CPU and its GPU (NVLink-C2C, 450 GB/s).
+    // Two generations beyond NVLink-C2C (450 GB/s), the fastest link between a CPU and its GPU.
     {"link_bytes_per_s", 1e6, 1e12, "no link is faster than 1 TB/s"},
-    // A call that hands a copy to a queue takes a few cache misses at least; a millisecond is that
-    // of a thread that had to be woken, which in a row of copies happens to the first.
+    // Enqueuing a copy takes at least a few cache misses; a millisecond is the time to wake a
+    // thread, which happens only for the first copy of a row.
     {"copy_s", 1e-8, 1e-3, "a copy in a row costs from 10 ns to 1 ms beside its bytes"},
-    // Doorbell and answer are a cache line each that goes from one core to another, some 40 ns; a
-    // millisecond is again somebody who had to be woken, and in a step nobody sleeps.
+    // Doorbell and answer each move a cache line between cores, about 40 ns; a millisecond is the
+    // time to wake a thread, but no thread sleeps within a step.
     {"trip_s", 8e-8, 1e-3, "two cache lines cross in 80 ns at least, and nobody sleeps for 1 ms"},
-    // x and y are copied by kernels, or through caches: from 100 MB/s to 1 TB/s.
+    // x and y are copied by kernels or through caches: from 100 MB/s to 1 TB/s.
     {"row_byte_s", 1e-12, 1e-8, "rows are copied at 100 MB/s to 1 TB/s"},
 };
 
-// Does it describe what was measured? R2 alone does not tell where all cases take about as long.
+// Limits of a useful fit. R2 alone is not meaningful if all cases take about the same time.
 constexpr double kFairFit = 0.5;
-constexpr double kFarOff = 0.2;  // of more than a quarter of the cases
+constexpr double kFarOff = 0.2;  // for more than a quarter of the cases
 
 class Fitter {
  public:
@@ -60,14 +60,14 @@ class Fitter {
   std::vector<std::string> notes;
 
  private:
-  // The table, or null and a note.
+  // Returns the table, or null after adding a note.
   const ProfileTable* have(std::string_view name, std::string_view what, std::size_t rows = 2) {
     const ProfileTable* table = profile_.table(name);
     if (table != nullptr && table->rows.size() >= rows) return table;
     notes.push_back(fmt::format("{} was not measured: the built-in figure stays", what));
     return nullptr;
   }
-  // Adds the fit; returns why it says little, or nothing.
+  // Adds the fit; returns why it describes the samples poorly, or an empty text.
   std::string keep(std::string name, std::string formula, const LinearFit& fit,
                    const std::vector<double>& seconds, const std::vector<double>& predicted) {
     profile_.fits.push_back({std::move(name), std::move(formula), fit.coefficients, fit.r2});
@@ -79,7 +79,7 @@ class Fitter {
     return fmt::format("the model '{}' does not describe what was measured (R2 {:.2f})",
                        profile_.fits.back().formula, fit.r2);
   }
-  // Sets the cost, within what is possible; `doubt`: why it is not to be relied on, or nothing.
+  // Sets the cost, limited to the possible range; `doubt`: why it is not reliable, or empty.
   void measured(std::string_view key, double value, std::string doubt = {}) {
     for (const Possible& possible : kPossible) {
       if (possible.key != key || (value >= possible.low && value <= possible.high)) continue;
@@ -90,7 +90,7 @@ class Fitter {
     }
     for (const CostField& field : cost_fields()) {
       if (field.key != key) continue;
-      // A machine beyond the ranges would write a profile that nobody reads.
+      // A profile with a value outside the field's range could not be read back.
       value = std::clamp(value, field.low, field.high);
       profile_.costs.*field.member = value;
     }
@@ -154,7 +154,7 @@ class Fitter {
     return {};
   }
 
-  // Which of the papers' two models describes our operation: padded to the largest rank, or not.
+  // Finds which of the papers' two models fits our operation: padded to the largest rank, or not.
   Status fit_lora() {
     const ProfileTable* table = have("lora", "the LoRA operation");
     if (table == nullptr) return {};
@@ -252,12 +252,13 @@ class Fitter {
     return all;
   }
 
-  // Tokens per core: by columns up to so many rows for each core, as long as that is hardly slower.
+  // Sets tokens_per_core: the most rows per core for which splitting a job by columns is hardly
+  // slower than splitting it by tokens.
   void choose_split(const std::vector<Job>& jobs) {
     constexpr double kHardly = 1.05;
     double most_workers = 0;
     for (const Job& job : jobs) most_workers = std::max(most_workers, job.workers);
-    if (most_workers < 2) return;                     // one worker has nobody to share rows with
+    if (most_workers < 2) return;                     // one worker cannot share rows
     std::map<double, std::array<double, 2>> by_rows;  // sums over the ranks
     for (const Job& job : jobs) {
       if (job.workers != most_workers || job.groups != 1) continue;
@@ -284,7 +285,7 @@ class Fitter {
     const auto& [fit, doubt] = found;
     measured("trip_s", fit.coefficients[0], doubt);
     measured("row_byte_s", fit.coefficients[1], doubt);
-    // Nobody but the device has part in an offer alone: it is no longer than a trip.
+    // Only the device takes part in an offer, so it takes no longer than a trip.
     measured("offer_s", std::min(CostModel{}.offer_s, profile_.costs.trip_s), doubt);
     return {};
   }

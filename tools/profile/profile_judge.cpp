@@ -16,8 +16,8 @@
 namespace tandem {
 namespace {
 
-constexpr std::size_t kDraws = 40;  // and one of them may be beyond, at each end
-constexpr double kWorthless = 1;    // the least spread of a figure that something speaks against
+constexpr std::size_t kDraws = 40;  // at each end, one of them may be outside
+constexpr double kWorthless = 1;    // the minimum spread of a figure that is doubtful
 
 PassTables merge_passes(const std::vector<const PassTables*>& passes) {
   PassTables merged = *passes.front();
@@ -38,18 +38,18 @@ PassTables merge_passes(const std::vector<const PassTables*>& passes) {
   return merged;
 }
 
-// Each figure of so many draws, by its name.
+// The values of each figure over all draws, by its name.
 std::map<std::string, std::vector<double>> draw_figures(const std::vector<PassTables>& passes,
                                                         const ProfileModel& model) {
   std::map<std::string, std::vector<double>> drawn;
-  std::mt19937_64 random(1);  // the same passes are judged alike
+  std::mt19937_64 random(1);  // a fixed seed, so that the same passes give the same result
   std::vector<const PassTables*> chosen(passes.size());
   for (std::size_t draw = 0; draw < kDraws; ++draw) {
     for (const PassTables*& pass : chosen) pass = &passes[random() % passes.size()];
     Profile profile;
     profile.model = model;
     profile.tables = merge_passes(chosen);
-    if (!fit_profile(profile)) continue;  // and if all draws are so, the passes together are
+    if (!fit_profile(profile)) continue;  // if all draws fail, so does the fit of all passes
     for (const FigureSpread& figure : profile.figures) {
       drawn[figure.name].push_back(figure.value);
     }
@@ -69,18 +69,18 @@ Interval interval_of(double value, std::vector<double> drawn, double least_sprea
           std::max(value * (1 + least_spread), drawn[drawn.size() - 1 - out])};
 }
 
-// Work that others hold up for a share of the time takes 1 / (1 - share) as long; half as much
-// again as that, as two that wait for each other are held up by either. Below a twentieth it is
-// some passes that were held up, which show it themselves.
+// The spread caused by others. Work that is held up for a share of the time takes 1 / (1 - share)
+// as long; the factor of 1.5 accounts for two threads that wait for each other, each of which can
+// be held up. Shares below a twentieth affect only some passes, whose spread shows it.
 double spread_by(double others) {
   constexpr double kHalfAsMuchAgain = 1.5;
   constexpr double kShown = 0.05;
-  constexpr double kMost = 0.9;  // beyond, nothing is known anyway
+  constexpr double kMost = 0.9;  // a larger share leaves no information
   const double share = std::min(others, kMost);
   return kHalfAsMuchAgain * std::max(0.0, share - kShown) / (1 - share);
 }
 
-// Sets the cost of a figure that is not certain, and says so.
+// Chooses the cost of an uncertain figure and adds the explanation.
 template <typename Text>
 double settle(FigureSpread& figure, const Interval& interval, double built_in, std::size_t passes,
               const Text& text_of) {

@@ -1,4 +1,4 @@
-// How far the figures of a profile can be trusted: pure arithmetic on passes over all cases.
+// The reliability of a profile's figures: pure arithmetic on passes over all cases.
 #pragma once
 
 #include <string>
@@ -9,26 +9,26 @@
 
 namespace tandem {
 
-// What one pass over all stages measured. Passes have the same tables with the same rows.
+// The measurements of one pass over all stages. All passes have the same tables with the same rows.
 using PassTables = std::vector<ProfileTable>;
 
-// A figure is certain up to this: half the width of its interval, over the figure.
+// A figure is certain up to this spread: half the width of its interval divided by the figure.
 inline constexpr double kCertainSpread = 0.05;
 
-// Sets tables (of each cell the median of the passes), fits, costs and figures (profile_fit.h).
+// Sets tables (the median of the passes for each cell), fits, costs and figures (profile_fit.h).
 //
-// A figure's interval comes from drawing as many passes from those that there are, again and again,
-// with replacement, and fitting each draw: what chance, a drift and somebody who was busy for a
-// while could have made of it. It holds the figure in some 95 of 100 runs.
+// A figure's interval comes from bootstrapping: passes are drawn repeatedly, with replacement, and
+// each draw is fitted. The interval covers chance, drift and temporary disturbances, and contains
+// the figure in about 95 of 100 runs.
 //
-// Who is busy all the while is seen in no pass, but in what the system counts: `others`, the share
-// of the measured CPUs' time that others had. All intervals are wide enough for what that may have
-// done to work that waits for each other on these CPUs.
+// A constant disturbance is not visible in the passes, but in the system's counters: `others` is
+// the share of the measured CPUs' time that others had. All intervals are widened by its possible
+// effect on threads that wait for each other on these CPUs.
 //
-// A figure that is not certain is not planned with: of its interval the value nearest to the
-// built-in figure is, which is the built-in one where it lies within; and the built-in one, too,
-// where the figure is beyond what hardware can do or its model does not describe the samples.
-// Requires passes. What was not measured is named in the answer, as by fit_profile.
+// An uncertain figure is not used for planning. The cost is the value within its interval that is
+// nearest to the built-in figure, which is the built-in one if it is within; and always the
+// built-in one if the figure is beyond what hardware can do or its model does not describe the
+// samples. Requires passes. Unmeasured figures are named in the result, as by fit_profile.
 Result<std::vector<std::string>> judge_passes(const std::vector<PassTables>& passes, double others,
                                               Profile& profile);
 

@@ -81,7 +81,7 @@ std::string percent(double share) {
   return fmt::format("{:+.0f} %", share * 100);
 }
 
-// The shortest of some: what it takes on a core of its own.
+// The shortest of several runs, which shows the time without disturbances.
 double planning_seconds(const PlanAnswer& found) {
   constexpr int kRounds = 20;
   const SteadyClock clock;
@@ -148,7 +148,7 @@ LayerLoad layer_of(const ProfileModel& model, std::int32_t rank,
                     static_cast<std::int32_t>(model.devices));
 }
 
-// Of all devices' parts.
+// The bytes of all devices' parts.
 double whole_bytes(const LayerLoad& layer) {
   return static_cast<double>(layer.a_bytes + layer.a_elsewhere + layer.b_bytes + layer.b_elsewhere);
 }

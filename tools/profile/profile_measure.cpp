@@ -22,10 +22,10 @@ namespace tandem {
 namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
-// Of each pass; what one is held up in, the median of three forgets.
+// In each pass; the median of three ignores one disturbed round.
 constexpr int kRounds = 3;
 
-// Seconds of `enqueue`: until the streams have run it.
+// Seconds from calling `enqueue` until the streams have finished its work.
 template <typename Enqueue>
 Result<double> time_on(std::span<Stream* const> streams, const Enqueue& enqueue) {
   const SteadyClock clock;
@@ -41,7 +41,7 @@ Result<double> time_on(Stream& stream, const Enqueue& enqueue) {
   return time_on(alone, enqueue);
 }
 
-// Device memory with random values of `dtype`.
+// Device memory filled with random values of `dtype`.
 Result<Buffer> random_memory(Device& device, Stream& stream, DType dtype, std::size_t bytes,
                              std::string_view purpose) {
   const std::size_t block = std::min(bytes, 16 * kMiB);
@@ -64,12 +64,12 @@ Result<Buffer> upload(Device& device, Stream& stream, const std::vector<T>& valu
   return memory;
 }
 
-// How many bytes defeat the device's caches.
+// Bytes that exceed the device's caches.
 std::size_t past_caches(const Device& device) {
   return device.info().is_cuda ? 256 * kMiB : 64 * kMiB;
 }
 
-// A device's end of the link.
+// One device's end of the link.
 struct LinkEnd {
   static Result<LinkEnd> create(Device& device, std::size_t bytes) {
     LinkEnd end;
@@ -88,7 +88,7 @@ struct LinkEnd {
   }
 
   Buffer host, memory, flags;
-  std::unique_ptr<Stream> stream;  // gone before what it uses
+  std::unique_ptr<Stream> stream;  // destroyed before the memory that it uses
 };
 
 class LinkStage : public ProfileStage {
@@ -104,7 +104,7 @@ class LinkStage : public ProfileStage {
   }
 
   Status measure(PassTables& tables) override {
-    // The smallest show what a copy costs beside its bytes.
+    // The smallest copies show the fixed cost of a copy.
     constexpr std::array<std::size_t, 8> kKib = {4, 16, 64, 256, 1024, 3072, 8192, 24576};
     TANDEM_ASSIGN(const std::vector<double> seconds,
                   time_by_turns(clock_, kKib.size(), kRounds, 0.2, [&](std::size_t i) {
@@ -124,7 +124,7 @@ class LinkStage : public ProfileStage {
   }
 
  private:
-  // Small ones in a longer row: the stream's thread wakes up once for all of them.
+  // Small copies form a longer row, so that the stream's thread wakes only once for all of them.
   std::size_t copies_of(std::size_t bytes) const {
     const std::size_t most = std::max<std::size_t>(64, 2 * kMiB / bytes);
     return std::clamp<std::size_t>(total_ / bytes, 1, most);
@@ -249,10 +249,10 @@ class GemmStage : public ProfileStage {
   std::array<std::array<std::int64_t, 2>, 4> shapes_{};
   std::size_t copies_ = 1;
   Buffer weights_, x_, y_;
-  std::unique_ptr<Stream> stream_;  // gone before what it uses
+  std::unique_ptr<Stream> stream_;  // destroyed before the memory that it uses
 };
 
-// Adapters of some ranks on q, k and v of one layer, and a batch with one row of each.
+// Adapters of several ranks on q, k and v of one layer, and a batch with one row for each.
 class LoraStage : public ProfileStage {
  public:
   static constexpr std::int32_t kSlots = 64;
@@ -312,7 +312,7 @@ class LoraStage : public ProfileStage {
   }
 
  private:
-  // Slot s has rank ranks[s % size]; `batch` rows of as many adapters, each time the next ones.
+  // Slot s has rank ranks[s % size]; each call uses `batch` rows with the next adapters.
   Result<double> time(std::int32_t batch, const std::vector<std::int32_t>& ranks) {
     Device& device = *target_.devices.front();
     const std::int64_t hidden = target_.config.hidden_size;
@@ -334,7 +334,7 @@ class LoraStage : public ProfileStage {
         matrix.rank = matrix.b_stride = rank;
       }
     }
-    // Several batches one after another, of adapters that no cache holds any more.
+    // Several consecutive batches of adapters that are in no cache.
     std::vector<LoraSegment> segments;
     for (std::int32_t call = 0; call < kCalls; ++call) {
       for (std::int32_t i = 0; i < batch; ++i) {
@@ -376,7 +376,7 @@ class LoraStage : public ProfileStage {
   std::array<std::int64_t, 3> outs_;
   std::size_t slot_bytes_ = 0;
   Buffer weights_, x_, out_, rows_;
-  std::unique_ptr<Stream> stream_;  // gone before what it uses
+  std::unique_ptr<Stream> stream_;  // destroyed before the memory that it uses
 };
 
 class TripStage : public ProfileStage {
@@ -397,7 +397,7 @@ class TripStage : public ProfileStage {
     ProfileTable& table =
         tables.emplace_back(ProfileTable{"trip", {"rows", "bytes", "seconds"}, {}});
     for (std::size_t i = 0; i < kRows.size(); ++i) {
-      // bf16; the answer is three times as wide.
+      // bf16; the answer is three times as wide as the input.
       const double bytes = static_cast<double>(kRows[i] * target_.config.hidden_size) * 2 * 4;
       table.rows.push_back({static_cast<double>(kRows[i]), bytes, seconds[i]});
     }
@@ -407,7 +407,7 @@ class TripStage : public ProfileStage {
  private:
   static constexpr std::array<std::int32_t, 6> kRows = {1, 4, 16, 64, 128, 256};
 
-  // A worker's; without workers any that the engine leaves.
+  // A worker's cpu; without workers one that the engine does not use.
   int echo_cpu() const {
     if (!target_.worker_cpus.empty()) return target_.worker_cpus.front();
     for (const int cpu : target_.usable_cpus) {
@@ -432,7 +432,7 @@ class MemoryStage : public ProfileStage {
   }
 
   Status measure(PassTables& tables) override {
-    // Of a speed the median is that of the seconds, the other way round.
+    // The median of a speed is computed from the seconds: it is the inverse of their median.
     TANDEM_ASSIGN(
         const std::vector<double> speeds,
         time_by_turns(clock_, counts_.size(), kRounds, 0.2, [&](std::size_t i) -> Result<double> {

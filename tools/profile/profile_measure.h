@@ -1,5 +1,5 @@
-// What `tandem profile` measures: each stage adds tables (profile_fit.h) in every pass
-// (profile_passes.h). All bound their time: of a pass, and by that of the whole.
+// The measurements of `tandem profile`: each stage adds tables (profile_fit.h) in every pass
+// (profile_passes.h). The time of each pass is limited, and so is that of the whole.
 #pragma once
 
 #include <cstddef>
@@ -15,37 +15,37 @@
 namespace tandem {
 
 struct ProfileTarget {
-  std::vector<Device*> devices;  // that share the model; not empty
+  std::vector<Device*> devices;  // the devices that share the model; not empty
   ModelSpec config;              // of the whole model
   ModelSpec shape;               // of one device's part
   DType dtype = DType::bf16;
-  std::vector<int> worker_cpus;  // a worker each; may be empty
-  std::vector<int> engine_cpus;  // for whoever gives them jobs; the measuring thread runs there
-  std::vector<int> usable_cpus;  // all that this process may run on
+  std::vector<int> worker_cpus;  // one worker for each; may be empty
+  // For the thread that gives them jobs, which is the measuring thread.
+  std::vector<int> engine_cpus;
+  std::vector<int> usable_cpus;  // all cpus that this process may use
   bool quick = false;            // fewer cases and rounds, for a slow device
 };
 
 using MadeStage = Result<std::unique_ptr<ProfileStage>>;
 
-// Copies with their ready words, many in a row, by their size: to all devices at the same time, as
-// their parts of an adapter travel. Seconds of the slowest.
+// Copies with their ready words, many in a row, by size: to all devices at the same time, because
+// the parts of an adapter are copied that way. Seconds of the slowest device.
 MadeStage make_link_stage(const ProfileTarget& target);
-// The four products of a layer that the base model has anyway; the first device's part of them.
+// The four matrix products of a layer of the base model; the first device's part of them.
 MadeStage make_gemm_stage(const ProfileTarget& target);
-// The LoRA operation on q, k and v, the first device's part, each row an adapter of its own, of
-// equal and of mixed ranks.
+// The LoRA operation on q, k and v, the first device's part, with a different adapter for each row,
+// of equal and of mixed ranks.
 MadeStage make_lora_stage(const ProfileTarget& target);
-// The model with dummy weights, on all devices: whole steps by their rows. `progress` of making the
-// weights.
+// Whole steps of the model with dummy weights on all devices, by their rows. `progress` reports the
+// creation of the weights.
 MadeStage make_steps_stage(const ProfileTarget& target, const LoadProgress& progress);
-// Offer, an answer at once, accept: by rows, on the first device, which alone offers. The thread
-// that echoes has a core of its own, where there is one.
+// Offer, an immediate answer, accept: by rows, on the first device, which alone offers. The echoing
+// thread has its own core if there is one.
 MadeStage make_trip_stage(const ProfileTarget& target);
-// Reading as many bytes as the workers' weights have, with so many of the workers' cores. Requires
-// workers.
+// Reads as many bytes as the workers' weights have, by number of workers' cores. Requires workers.
 MadeStage make_memory_stage(const ProfileTarget& target);
 
-// How many bytes of weights workers are measured with: more than a core's own caches hold.
+// Bytes of weights for measuring workers: more than the private caches of a core.
 std::size_t weight_bytes(const ProfileTarget& target);
 
 }  // namespace tandem

@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-// A line that redraws itself; nothing where nobody looks.
+// A progress line that is redrawn; shows nothing if there is no terminal.
 class PassLine {
  public:
   explicit PassLine(bool shown) : shown_(shown) {}
@@ -28,7 +28,7 @@ class PassLine {
  private:
   static void write_text(std::string_view text) {
     if (text.empty()) return;
-    // A line that cannot be written is no reason to stop.
+    // A failed write is ignored, because it is no reason to stop.
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
   }
 

@@ -1,4 +1,4 @@
-// The passes of `tandem profile`: all stages by turns, again and again, until the figures stand.
+// The passes of `tandem profile`: all stages are measured in turn until the figures are stable.
 #pragma once
 
 #include <memory>
@@ -13,11 +13,11 @@
 
 namespace tandem {
 
-// One kind of measurement, with all that it needs ready. One thread.
+// One kind of measurement, fully prepared. For one thread.
 class ProfileStage {
  public:
   virtual ~ProfileStage() = default;
-  // Measures all its cases once and adds their tables. The first time warms up.
+  // Measures all its cases once and adds their tables. The first call warms up.
   virtual Status measure(PassTables& tables) = 0;
 };
 
@@ -27,17 +27,18 @@ struct NamedStage {
 };
 
 struct PassLimits {
-  // With six passes all of them lie on one side of the median in 3 of 100 runs.
+  // Six passes are all on one side of the median only in 3 of 100 runs.
   std::size_t least = 6;
   std::size_t most = 40;
-  double seconds = 20;   // begins no pass after that, once there are kFewest
-  double narrow = 0.02;  // ends when each figure's spread is no wider
+  double seconds = 20;   // no pass begins after that, once there are kFewest
+  double narrow = 0.02;  // ends when the spread of each figure is at most this
 
-  static constexpr std::size_t kFewest = 3;  // with fewer nothing shows a spread
+  static constexpr std::size_t kFewest = 3;  // fewer passes show no spread
 };
 
-// After a first pass that warms up and is forgotten. Judges them (profile_judge.h) and sets
-// profile.others. `terminal`: standard error shows how far it is. Says what was not measured.
+// Runs the passes after a first one that warms up and is discarded. Judges them (profile_judge.h)
+// and sets profile.others. `terminal`: shows progress on standard error. Returns sentences about
+// figures that were not measured.
 Result<std::vector<std::string>> measure_in_passes(const std::vector<NamedStage>& stages,
                                                    const PassLimits& limits, const Clock& clock,
                                                    bool terminal, BusyOthers& others,

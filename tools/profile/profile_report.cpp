@@ -58,7 +58,7 @@ PlotSeries dots(std::string name, const std::vector<double>& x, const std::vecto
   return series;
 }
 
-// y = f(x) between the smallest and the largest of `x`, on a fine logarithmic grid.
+// Samples y = f(x) between the smallest and the largest of `x`, on a fine logarithmic grid.
 template <typename F>
 PlotSeries curve(std::string name, const std::vector<double>& x, double scale, F&& f) {
   PlotSeries series{std::move(name), {}, PlotSeries::Mark::line};
@@ -162,7 +162,7 @@ class Page {
     if (!profile_.others.empty()) page_.paragraph(fmt::format("Meanwhile {}", profile_.others));
   }
 
-  // How far a figure can be trusted; nothing of one that was not judged.
+  // The uncertainty of a figure; empty if it was not judged.
   HtmlCell trust_of(std::string_view key) const {
     const FigureSpread* figure = profile_.figure(key);
     if (figure == nullptr) return {"", Look::text};
@@ -178,7 +178,7 @@ class Page {
                       {fit.r2 >= kGoodFit ? "fits" : "does not fit",
                        fit.r2 >= kGoodFit ? Look::good : Look::bad}});
     }
-    if (rows.empty()) return;  // of built-in figures
+    if (rows.empty()) return;  // built-in figures have no fits
     page_.section("Linear models");
     page_.table({"of", "model", "R2", "verdict"}, rows);
   }
@@ -245,7 +245,7 @@ class Page {
     plots.push_back(std::move(plot));
   }
 
-  // One plot by rows for each number of workers: a series for each rank and split.
+  // Adds a plot by rows for each number of workers, with a series for each rank and split.
   void add_worker_plots(std::vector<Plot>& plots) {
     const ProfileTable* table = profile_.table("worker");
     if (table == nullptr) return;

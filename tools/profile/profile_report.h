@@ -1,4 +1,4 @@
-// A profile for people: on the terminal, and as a page with plots.
+// A profile as text for the terminal and as a page with plots.
 #pragma once
 
 #include <string>
@@ -12,7 +12,8 @@ namespace tandem {
 // Machine, model, coefficients, fits with their R2, budget and map.
 std::string profile_text(const Profile& profile);
 
-// The same as a page, with the samples and the fitted lines plotted. `command` wrote it.
+// The same as a page, with plots of the samples and the fitted lines. `command` is the command line
+// that created the profile.
 HtmlPage profile_page(const Profile& profile, std::string command);
 
 }  // namespace tandem

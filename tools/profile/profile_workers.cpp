@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::uint32_t kMaxRank = 64;
 constexpr std::uint32_t kMaxRows = 256;
-constexpr double kPatienceS = 5;  // for one answer
+constexpr double kPatienceS = 5;  // timeout of one answer
 
 class ProfiledWorker {
  public:
@@ -38,7 +38,8 @@ class ProfiledWorker {
           loop_.run(stop_, [] { return true; });
         }) {}
   ~ProfiledWorker() {
-    stop_.store(true, std::memory_order_relaxed);  // relaxed: nothing hangs on it but the end
+    // relaxed: it only ends the loop and publishes no data.
+    stop_.store(true, std::memory_order_relaxed);
     thread_.join();
   }
   ProfiledWorker(const ProfiledWorker&) = delete;
@@ -59,7 +60,7 @@ struct ProfiledJob {
   bool has_gap = true;
 };
 
-// The weights, which are made once: filling them takes longer than reading them.
+// The weights, which are created only once because filling them takes longer than reading them.
 struct WorkerWeights {
   struct Free {
     void operator()(std::byte* memory) const { std::free(memory); }
@@ -77,7 +78,7 @@ struct WorkerWeights {
 
   std::unique_ptr<std::byte[], Free> data;
   std::size_t bytes = 0;
-  std::size_t next = 0;  // where the next job's begin
+  std::size_t next = 0;  // offset of the next job's weights
 };
 
 std::array<std::int64_t, 3> outs_of(const ModelSpec& c) {
@@ -92,8 +93,7 @@ std::size_t layer_bytes(const ProfileTarget& target, std::uint32_t rank) {
   return static_cast<std::size_t>(elements) * size_of(target.dtype);
 }
 
-// Workers for one pass: they spin for as long as they are there, which no other stage should
-// suffer.
+// Workers for one pass. They spin while they exist, so they must not exist during other stages.
 class ProfiledWorkers {
  public:
   ProfiledWorkers(const ProfileTarget& target, WorkerWeights& weights, double gap_s)
@@ -117,14 +117,14 @@ class ProfiledWorkers {
       WorkerLoopOptions options;
       options.worker_slot = static_cast<int>(worker_slot);
       options.cpu = target_.worker_cpus[worker_slot];
-      options.spin_ms = 1000;  // the stopwatch wants them awake
+      options.spin_ms = 1000;  // so that they do not sleep during the measurement
       TANDEM_ASSIGN(WorkerLoop loop,
                     WorkerLoop::create(*mailbox_, {weights_.data.get(), weights_.bytes}, options));
       workers_.push_back(std::make_unique<ProfiledWorker>(std::move(loop), options.cpu));
     }
     return wait([&] {
       for (int worker_slot = 0; worker_slot < static_cast<int>(workers_.size()); ++worker_slot) {
-        // acquire: pairs with the worker's release when it has begun
+        // acquire: pairs with the worker's release when it has started
         if (mailbox_->worker_slot(worker_slot).state.load(std::memory_order_acquire) <
             WorkerSlotState::working) {
           return false;
@@ -134,14 +134,14 @@ class ProfiledWorkers {
     });
   }
 
-  // The median of a few jobs, and their line of the table.
+  // The median time of a few jobs of this kind.
   Result<double> time(const ProfiledJob& c) {
     constexpr int kJobs = 9;
     std::vector<double> seconds;
-    speeds_ = {};  // of jobs like these
+    speeds_ = {};  // speeds are measured anew for this kind of job
     TANDEM_TRY(publish(c));
     for (int job = -2; job < kJobs; ++job) {
-      // The next is described before this one is offered, as all jobs of a step are.
+      // The next job is published before this one is offered, as in a step.
       TANDEM_TRY(publish(c));
       TANDEM_ASSIGN(const double took, offer(c));
       if (job >= 0) seconds.push_back(took);
@@ -210,7 +210,7 @@ class ProfiledWorkers {
     return {};
   }
 
-  // Rings for the next job and waits for all its answers; then for the gap.
+  // Rings the doorbells of the next job, waits for all its answers, and then waits for the gap.
   Result<double> offer(const ProfiledJob& c) {
     const std::uint64_t sequence = ++offered_;
     const std::size_t x_bytes = static_cast<std::size_t>(target_.config.hidden_size) *
@@ -218,7 +218,7 @@ class ProfiledWorkers {
     std::memcpy(mailbox_->x_of(0), x_.data(), x_bytes);
     const TimePoint start = clock_.now();
     for (std::uint32_t g = 0; g < c.groups; ++g) {
-      // release: as the device's, after the rows; pairs with the worker's acquire
+      // release: as on the device, after the rows; pairs with the worker's acquire
       mailbox_->doorbells()[g].value.store(doorbell_of(sequence, Ticket::cpu),
                                            std::memory_order_release);
     }
@@ -250,7 +250,8 @@ class ProfiledWorkers {
   std::vector<std::byte> x_;
   std::uint64_t published_ = 0;
   std::uint64_t offered_ = 0;
-  std::vector<std::unique_ptr<ProfiledWorker>> workers_;  // gone before what they read
+  // Destroyed before the memory that they read.
+  std::vector<std::unique_ptr<ProfiledWorker>> workers_;
 };
 
 class WorkerStage : public ProfileStage {
@@ -270,10 +271,11 @@ class WorkerStage : public ProfileStage {
           add_splits({workers, rank, rows, 1});
         }
       }
-      for (const std::uint32_t rows : {1U, 8U, 32U}) {  // a burst: more than workers can prepare
+      // A burst: more groups than workers can read ahead.
+      for (const std::uint32_t rows : {1U, 8U, 32U}) {
         add_splits({workers, kMaxRank, rows, 8});
       }
-      // And at once, one behind the other: nothing is prepared.
+      // The same groups without a gap, so that nothing can be read ahead.
       for (const std::uint32_t groups : {2U, 8U}) {
         add_splits({workers, kMaxRank, 1, groups, JobSplit::columns, false});
       }
@@ -301,7 +303,7 @@ class WorkerStage : public ProfileStage {
  private:
   void add_splits(ProfiledJob job) {
     jobs_.push_back(job);
-    if (job.workers == 1) return;  // who has nobody to share with computes the same either way
+    if (job.workers == 1) return;  // a single worker computes the same in both splits
     job.split = JobSplit::tokens;
     jobs_.push_back(job);
   }

@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-// The loss is convex, so that each round comes closer; by then what is left is far below any noise.
+// The loss is convex, so each round comes closer; after this many the error is far below the noise.
 constexpr int kReweighings = 12;
 
 template <typename Fit, typename Predict>

@@ -8,12 +8,13 @@
 namespace tandem {
 namespace {
 
-// How many values to leave out at each end: so many are on one side of the median by chance in at
-// most 2.5 of 100 samples, when each is on either side like a coin.
+// The number of values left out at each end: the largest number such that by chance, with equal
+// probability of both sides, at most 2.5 of 100 samples have so few values on one side of the
+// median.
 std::size_t left_out(std::size_t count) {
   constexpr double kOneSide = 0.025;
   double choose = 1;  // of `count`, k
-  double below = 0;   // the probability of k or fewer on one side
+  double below = 0;   // the probability of at most k values on one side
   const double each = std::pow(0.5, static_cast<double>(count));
   for (std::size_t k = 0; k <= count / 2; ++k) {
     below += choose * each;
@@ -45,7 +46,7 @@ double MedianInterval::spread() const {
 MedianInterval median_interval(std::vector<double> values) {
   TANDEM_CHECK(!values.empty(), "the median of nothing");
   std::ranges::sort(values);
-  // Beyond some thousand values 2^-count is no number any more; nobody has as many passes.
+  // 2^-count underflows beyond about a thousand values, more than there are passes.
   const std::size_t out = left_out(std::min<std::size_t>(values.size(), 1000));
   return {median_of_sorted(values), values[out], values[values.size() - 1 - out]};
 }

@@ -20,7 +20,8 @@ class WorkerFit {
  public:
   WorkerFit(const std::vector<WorkerSample>& samples, const WorkerBounds& bounds)
       : samples_(samples), bounds_(bounds) {
-    // No job takes longer than the quickest one did, and no product than the quickest did.
+    // A job takes at most the time per group of the fastest sample, and a FLOP at most that of the
+    // fastest.
     for (const WorkerSample& s : samples) {
       most_job_s_ = std::min(most_job_s_, s.seconds / s.groups);
       if (s.flops > 0) most_flop_s_ = std::min(most_flop_s_, s.seconds / s.flops);
@@ -29,9 +30,9 @@ class WorkerFit {
     most_flop_s_ = std::max(std::isfinite(most_flop_s_) ? most_flop_s_ : 0, bounds.least_flop_s);
   }
 
-  // A grid over the two that are not linear, and from its best point ever smaller steps. A step
-  // that led to a better point is gone on with: where the two make up for each other, the best lies
-  // at the end of a narrow valley.
+  // Searches a grid over the two nonlinear parameters, then takes ever smaller steps from its best
+  // point. A step that improves the fit is extended, because the two parameters can compensate for
+  // each other and the optimum is then at the end of a narrow valley.
   WorkerFigures run() {
     constexpr double kRatio = 1.15;
     for (double slowness = bounds_.least_slowness; slowness <= bounds_.most_slowness;
@@ -86,8 +87,8 @@ class WorkerFit {
     return 1 - figures.seconds(sample) / sample.seconds;
   }
 
-  // Weighted least squares of the two that are linear, within their bounds: inside, or on the edge
-  // that leaves least.
+  // Weighted least squares of the two linear parameters within their bounds: the optimum is inside,
+  // or on the edge with the least loss.
   void solve(const std::vector<double>& weights, WorkerFigures& figures) const {
     double xx = 0, xz = 0, zz = 0, xt = 0, zt = 0;
     for (std::size_t i = 0; i < samples_.size(); ++i) {

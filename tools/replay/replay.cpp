@@ -59,7 +59,7 @@ Result<int> replay(const std::string& file, EngineSettings settings) {
 int run_replay(const std::vector<std::string>& args) {
   std::vector<std::string> files;
   EngineSettings settings;
-  settings.log.log_level = "warning";  // the steps are what matters here
+  settings.log.log_level = "warning";  // only the steps' output matters here
   SettingsTable table;
   table.group("Model");
   table.add(settings.model, "model", "checkpoint folder; default: that of the recording")

@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-// The command; returns the exit status.
+// Runs the command; returns the exit status.
 int run_replay(const std::vector<std::string>& args);
 
 }  // namespace tandem

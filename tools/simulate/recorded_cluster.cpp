@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-// Engines do not say how much host memory they may fill.
+// Unlimited for practical purposes, because engines do not report the size of their host tier.
 constexpr std::int64_t kHostBytes = std::int64_t{1} << 40;
 
 }  // namespace

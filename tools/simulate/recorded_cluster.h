@@ -1,4 +1,4 @@
-// A cluster that is there: what an engine says of itself, and requests that it served.
+// Builds a simulated machine from a real engine's report.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,8 @@
 
 namespace tandem {
 
-// From what `GET /v1/stats` of an idle engine answers: the costs that it has learned, its places,
-// KV and workers, and the bytes of its adapters (one at least must be loaded, in whatever tier).
+// Reads the answer of `GET /v1/stats` from an idle engine: its learned costs, places, KV and
+// workers, and the bytes of its adapters (at least one must be loaded, in any tier).
 Result<SimMachine> machine_from_stats(std::string_view text);
 
 }  // namespace tandem

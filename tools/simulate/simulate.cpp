@@ -1,4 +1,4 @@
-// tandem simulate: a cluster in simulated time, the same requests under each policy.
+// tandem simulate: simulates a cluster with the same requests under each policy.
 #include "tools/simulate/simulate.h"
 
 #include <fmt/format.h>
@@ -42,7 +42,7 @@ const CommandInfo kInfo{
     "  tandem simulate --arrivals trace --trace FILE --compare rank_aware,tandem\n"
     "  tandem simulate --stats FILE --requests FILE --engines 3   # your own cluster"};
 
-// A day of 100,000 functions is some 300 MB.
+// The trace of 100,000 functions for a day has about 300 MB.
 constexpr std::uint64_t kMaxTraceBytes = std::uint64_t{2} << 30;
 constexpr std::int32_t kMaxTraceMinutes = 1440;
 constexpr std::uint64_t kMaxStatsBytes = std::uint64_t{64} << 20;
@@ -192,7 +192,7 @@ Result<SimMachine> machine_of(const SimulateSettings& s) {
   return machine;
 }
 
-// What was recorded says when requests come, for which adapters, and of what lengths.
+// Recorded requests contain their arrival times, adapters and lengths.
 void use_recorded(const std::vector<SimRequest>& requests, WorkloadOptions& workload) {
   workload.arrivals = "recorded";
   workload.recorded = &requests;
@@ -238,7 +238,8 @@ Result<SimulationOptions> simulation_options(const SimulateSettings& s) {
   return options;
 }
 
-// One line that is written over on a terminal, and none elsewhere: a policy takes seconds.
+// A progress line that is overwritten on a terminal; nothing is shown elsewhere. A policy takes
+// seconds.
 class SimulateProgress {
  public:
   SimulateProgress(std::string policy, std::size_t number, std::size_t all, double duration_s)

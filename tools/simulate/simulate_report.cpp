@@ -49,7 +49,7 @@ std::string ms(double value) {
   return fmt::format("{:.{}f}", value, value < 99.95 ? 1 : 0);
 }
 
-// The best of a column is set off.
+// A column of the table; its best value is highlighted.
 template <typename Better>
 std::vector<HtmlCell> column(const std::vector<PolicyResult>& all,
                              double (*get)(const PolicyResult&), std::string (*text)(double),
@@ -70,7 +70,7 @@ PlotSeries line_of(const PolicyResult& result, std::vector<std::pair<double, dou
   return {result.policy, std::move(points), PlotSeries::Mark::line, result.policy == "tandem"};
 }
 
-// Lines end at p99: the few requests beyond it would take most of the axis.
+// Curves end at p99, because the few requests beyond it would take most of the axis.
 Plot cdf_of(const SimulateReport& report, const char* title, Distribution PolicyResult::*which) {
   constexpr double kLast = 0.99;
   std::vector<PlotSeries> series;

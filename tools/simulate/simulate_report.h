@@ -1,4 +1,4 @@
-// What a simulation found, as lines of a table, as JSON and as a page.
+// The results of a simulation as table rows, as JSON and as a page.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,7 +12,7 @@
 namespace tandem {
 
 struct SimulateReport {
-  std::string command;                                          // what was typed
+  std::string command;                                          // as typed
   std::string machine;                                          // SimMachine::description
   std::vector<std::pair<std::string, nlohmann::json>> setting;  // (name, value)
   double slo_token_ms = 0;
@@ -26,7 +26,7 @@ struct SimulateReport {
   HtmlPage to_html() const;
 };
 
-// A row of the table, printed as soon as its policy is done; and its head.
+// The table's head, and a row, which is printed as soon as its policy is done.
 std::string simulate_table_head();
 std::string simulate_table_row(const PolicyResult& result);
 

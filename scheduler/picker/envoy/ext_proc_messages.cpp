@@ -20,7 +20,7 @@ constexpr const char* kSpace = "envoy.lb";
 constexpr const char* kDestination = "x-gateway-destination-endpoint";
 constexpr const char* kServed = "x-gateway-destination-endpoint-served";
 constexpr const char* kUpstream = "upstream.address";
-// More than a head that an engine would take has.
+// More headers than an engine would accept.
 constexpr int kMostHeaders = 256;
 constexpr int kMostSubset = 65536;
 
@@ -56,7 +56,7 @@ const Value* member(const Metadata& metadata, const char* space, const char* nam
   return found == metadata.filter_metadata().end() ? nullptr : member(found->second, name);
 }
 
-// A list of texts, or a text with commas. Whatever else is there names nobody.
+// The value is a list of texts, or a text with commas; anything else selects no endpoint.
 void take_subset(const Value& value, std::vector<std::string>& subset) {
   if (value.has_string_value()) {
     std::string_view rest = value.string_value();
@@ -73,7 +73,7 @@ void take_subset(const Value& value, std::vector<std::string>& subset) {
   }
 }
 
-// By the protocol in the metadata; Envoy itself tells it as an attribute, if it is asked to.
+// The protocol puts it in the metadata; Envoy itself sends it as an attribute, if configured.
 std::string served_by(const ext_proc::ProcessingRequest& message) {
   const Value* value = member(message.metadata_context(), kSpace, kServed);
   if (value != nullptr && value->has_string_value()) return value->string_value();

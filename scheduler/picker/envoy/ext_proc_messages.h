@@ -1,4 +1,4 @@
-// Envoy's messages and ours (scheduler/picker/pick_stream.h).
+// Conversion between Envoy's messages and the picker's (scheduler/picker/pick_stream.h).
 #pragma once
 
 #include <envoy/service/ext_proc/v3/external_processor.pb.h>
@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-// Takes the body out of the message. What it says beyond the bounds below, it does not say.
+// Moves the body out of the message. Content beyond the bounds is ignored.
 StreamEvent event_of(envoy::service::ext_proc::v3::ProcessingRequest& message);
 envoy::service::ext_proc::v3::ProcessingResponse message_of(StreamReply reply);
 

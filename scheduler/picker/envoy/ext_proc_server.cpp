@@ -24,14 +24,14 @@ namespace {
 namespace ext_proc_v3 = envoy::service::ext_proc::v3;
 
 constexpr std::size_t kBesidesBody = 1U << 20;             // headers, attributes, metadata
-constexpr std::size_t kMostMemory = std::size_t{1} << 30;  // of what gRPC holds of all streams
-constexpr int kAskAfterMs = 30'000;                        // of silence
+constexpr std::size_t kMostMemory = std::size_t{1} << 30;  // limit of gRPC's memory for all streams
+constexpr int kAskAfterMs = 30'000;                        // after this silence
 constexpr int kAnswerWithinMs = 10'000;
 constexpr auto kShutdown = std::chrono::milliseconds(200);
 constexpr const char* kOfReadiness[] = {"", "readiness",
                                         "envoy.service.ext_proc.v3.ExternalProcessor"};
 
-// gRPC says that it could not listen, but not why. So this is asked first.
+// gRPC reports that it could not listen, but not why, so this checks first.
 Status can_listen(const std::string& host, int port) {
   addrinfo wanted{};
   wanted.ai_family = AF_UNSPEC;
@@ -97,9 +97,10 @@ Status ExtProcServer::start() {
   const std::string address =
       fmt::format("{}{}{}:{}", v6 ? "[" : "", options.host, v6 ? "]" : "", options.port);
   builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &impl_->bound);
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a second picker there is a mistake
+  // A second picker on this port is a mistake.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_body_bytes + kBesidesBody));
-  // An Envoy whose machine is gone says nothing more, not even that.
+  // Detects an Envoy whose machine has gone and which therefore closes nothing.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kAskAfterMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kAnswerWithinMs);
   grpc::ResourceQuota quota("tandem-pick");

@@ -1,4 +1,4 @@
-// The picker as Envoy calls it: the service of external processing, and gRPC's health service.
+// The gRPC server that Envoy calls: the external processing service and gRPC's health service.
 #pragma once
 
 #include <cstddef>
@@ -16,20 +16,20 @@ struct ExtProcOptions {
   std::size_t max_body_bytes = 8U << 20;
 };
 
-// Threads: gRPC's own. Life: start -> stop.
+// Runs on gRPC's own threads. Life: start -> stop.
 class ExtProcServer {
  public:
-  ExtProcServer(ExtProcOptions options, PickDesk& desk);  // which outlives it
+  ExtProcServer(ExtProcOptions options, PickDesk& desk);  // `desk` outlives it
   ~ExtProcServer();                                       // stop()
   ExtProcServer(const ExtProcServer&) = delete;
   ExtProcServer& operator=(const ExtProcServer&) = delete;
 
   Status start();
   int port() const;  // 0 before start()
-  // What health says of "", "readiness" and the service; "liveness" is always well. Thread-safe,
+  // Sets the health of "", "readiness" and the service; "liveness" is always healthy. Thread-safe,
   // also before start().
   void set_ready(bool ready);
-  // Ends all streams, well, and joins. Idempotent.
+  // Ends all streams with OK and joins. Idempotent.
   void stop();
 
  private:

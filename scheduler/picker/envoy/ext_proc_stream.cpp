@@ -60,7 +60,7 @@ void ExtProcStream::close(const grpc::Status& status) {
   Finish(status);
 }
 
-// gRPC would swallow what a callback throws, and the stream would never end.
+// Catches exceptions of a callback: gRPC would discard them, and the stream would never end.
 template <typename Step>
 void ExtProcStream::guard(Step step) {
   try {
@@ -72,7 +72,7 @@ void ExtProcStream::guard(Step step) {
 }
 
 void ExtProcStream::OnReadDone(bool ok) {
-  if (!ok) return close(grpc::Status::OK);  // Envoy has no more to say, or is gone
+  if (!ok) return close(grpc::Status::OK);  // Envoy has finished or is gone
   guard([this] { take_request(); });
 }
 
@@ -120,20 +120,20 @@ void ExtProcStream::go_on() {
       response_ = message_of(std::move(replies_[written_++]));
     } catch (...) {
       const std::lock_guard lock(mutex_);
-      writing_ = false;  // so that it can be closed
+      writing_ = false;  // so that close() finishes the stream
       throw;
     }
     StartWrite(&response_);
   } else if (finish) {
     Finish(grpc::Status::OK);
   } else {
-    StartRead(&request_);  // which fails where another thread has finished the stream meanwhile
+    StartRead(&request_);  // fails if another thread has finished the stream meanwhile
   }
 }
 
 void ExtProcStream::OnDone() {
   open_.leave(this);
-  const auto last = std::move(self_);  // the stream ends with it
+  const auto last = std::move(self_);  // keeps the stream alive until here
 }
 
 }  // namespace tandem

@@ -1,7 +1,8 @@
-// One stream of external processing on gRPC's callbacks. Thin: what is said is PickStream's.
+// One stream of external processing on gRPC's callbacks; PickStream implements the protocol.
 //
-// One operation at a time: a message is read, its answers are written one after the other, and the
-// next is read. So nothing piles up for a peer that does not read, and gRPC's threads take turns.
+// One operation at a time: a message is read, its answers are written one after the other, and then
+// the next message is read. So nothing accumulates for a peer that does not read, and streams share
+// gRPC's threads.
 #pragma once
 
 #include <envoy/service/ext_proc/v3/external_processor.grpc.pb.h>
@@ -22,10 +23,10 @@ class ExtProcStream;
 // The streams that are open. Thread-safe.
 class OpenStreams {
  public:
-  // False: no more are taken.
+  // False: the streams are closed and no new one is accepted.
   bool enter(const std::shared_ptr<ExtProcStream>& stream);
   void leave(const ExtProcStream* stream);
-  // Ends each with OK: Envoy carries on by itself with requests that have their engine.
+  // Ends each stream with OK: Envoy continues by itself with requests that have an engine.
   void close_all();
 
  private:
@@ -38,11 +39,11 @@ class ExtProcStream final
     : public grpc::ServerBidiReactor<envoy::service::ext_proc::v3::ProcessingRequest,
                                      envoy::service::ext_proc::v3::ProcessingResponse> {
  public:
-  // Both outlive it. It lives until gRPC is done with it.
+  // `desk` and `open` outlive it. It lives until gRPC has finished with it.
   static ExtProcStream* open(PickDesk& desk, std::size_t max_body_bytes, OpenStreams& open);
   ExtProcStream(PickDesk& desk, std::size_t max_body_bytes, OpenStreams& open);
 
-  void close(const grpc::Status& status);  // once counts; thread-safe
+  void close(const grpc::Status& status);  // only the first call has an effect; thread-safe
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -53,7 +54,7 @@ class ExtProcStream final
   template <typename Step>
   void guard(Step step);
   void take_request();
-  // Writes the next answer, or reads, or ends.
+  // Writes the next answer, or reads the next message, or ends the stream.
   void go_on();
 
   OpenStreams& open_;
@@ -61,13 +62,13 @@ class ExtProcStream final
   envoy::service::ext_proc::v3::ProcessingRequest request_;
   envoy::service::ext_proc::v3::ProcessingResponse response_;
   std::vector<StreamReply> replies_;
-  std::size_t written_ = 0;  // of them
-  bool last_ = false;        // after these replies it ends
+  std::size_t written_ = 0;  // number of replies_ that are written
+  bool last_ = false;        // the stream ends after these replies
   std::shared_ptr<ExtProcStream> self_;
-  // No operation is begun under the lock: gRPC may call back before it returns.
+  // No operation is started under the lock, because gRPC may call back before it returns.
   std::mutex mutex_;
   bool writing_ = false;   // guarded by mutex_
-  bool closing_ = false;   // guarded by mutex_: it ends after what is being written
+  bool closing_ = false;   // guarded by mutex_: the stream ends after the current write
   bool finished_ = false;  // guarded by mutex_
 };
 

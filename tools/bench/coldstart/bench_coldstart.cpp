@@ -1,5 +1,5 @@
-// tandem bench coldstart: requests for adapters that are not on the device, every way of serving
-// them side by side.
+// tandem bench coldstart: requests for adapters that are not on the device, served in every adapter
+// mode for comparison.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -43,7 +43,7 @@ const CommandInfo kInfo{"bench coldstart", "[--model DIR|SHAPE] [flags]",
 
 constexpr std::array<std::string_view, 10> kBars = {"C1", "C2", "C3", "C4", "C5",
                                                     "C6", "C7", "C8", "N1", "N2"};
-// In the order in which they run.
+// In the order of the runs.
 constexpr std::array kModes = {AdapterMode::cached, AdapterMode::planned, AdapterMode::pipelined,
                                AdapterMode::cpu_assist, AdapterMode::on_demand};
 static_assert(kModes.size() == kAdapterModes.size());
@@ -51,9 +51,9 @@ static_assert(kModes.size() == kAdapterModes.size());
 struct ColdStartSettings {
   std::string only;
   std::string modes;
-  std::int64_t requests = 0;  // 0: the device's
-  double rate = 0;            // 0: the device's
-  double seconds = 0;         // 0: by requests
+  std::int64_t requests = 0;  // 0: the device's default
+  double rate = 0;            // 0: the device's default
+  double seconds = 0;         // 0: limited by `requests`
   std::string lengths = "alpaca";
   std::int64_t rank = 64;
   double slow_gbps = 10;
@@ -66,7 +66,7 @@ struct ColdStartSettings {
   std::int64_t sweep_rounds = 3;
 };
 
-// A list of numbers between commas, from 0 or 1 to `most` each.
+// Parses comma-separated numbers from `least` to `most`.
 template <typename T>
 Result<std::vector<T>> parse_numbers(const char* key, const std::string& text, T least, T most) {
   std::vector<T> numbers;
@@ -167,7 +167,7 @@ Result<int> bench_coldstart(EngineSettings engine, const ColdStartSettings& sett
                           options.rate, settings.lengths, options.rounds));
   if (options.only.any("C6")) {
     log::info("a handoff's round trips");
-    EngineSettings of_one = engine;  // the first device's x is what workers get
+    EngineSettings of_one = engine;  // workers get x from the first device
     of_one.tensor_parallel = 1;
     TANDEM_ASSIGN(const auto device, make_device(of_one));
     TANDEM_TRY(measure_handoff(*device, report));

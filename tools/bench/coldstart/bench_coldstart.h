@@ -1,4 +1,4 @@
-// `tandem bench coldstart`: adapters that are not on the device.
+// `tandem bench coldstart`: measures cold starts of adapters.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-// Takes the arguments after its own name; returns the exit status.
+// `args` are the arguments after the command's name; returns the exit status.
 int run_bench_coldstart(const std::vector<std::string>& args);
 
 }  // namespace tandem

@@ -144,7 +144,8 @@ Result<std::vector<std::string>> ColdAdapters::folders(std::int32_t rank) {
     TANDEM_TRY(write_peft_folder(folder, contents(rank, i), config_));
     folders.push_back(folder.string());
   }
-  // New files vouch for nothing yet: what is read again of them would be hashed, too.
+  // A new file's identity is trusted only after kSettled; until then, each read would include
+  // hashing the file.
   ::sync();
   std::this_thread::sleep_for(FileIdentity::kSettled);
   written = folders;

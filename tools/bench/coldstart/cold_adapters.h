@@ -1,5 +1,5 @@
-// Adapters for the cold start benchmark: a few contents per rank, served under ever new names,
-// since what makes an adapter cold is where it is, not what is in it.
+// Adapters for the cold start benchmark: a few contents per rank, used under new names each time,
+// because an adapter is cold by its location and not by its content.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace tandem {
 
-// A folder of its own for each process, removed with all in it at the end.
+// A temporary folder of this process, which is removed with its content by the destructor.
 class ScratchFolder {
  public:
   static Result<ScratchFolder> create();
@@ -30,22 +30,22 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
-// Writes adapter_config.json and adapter_model.safetensors into `folder`, as PEFT does.
+// Writes adapter_config.json and adapter_model.safetensors into `folder` in PEFT's format.
 Status write_peft_folder(const std::filesystem::path& folder, const Adapter& adapter,
                          const ModelSpec& config);
 
-// Adapters of q, k and v, the setting of the papers.
+// Adapters of q, k and v, as in the papers.
 class ColdAdapters {
  public:
-  static constexpr std::size_t kContents = 4;  // of each rank
+  static constexpr std::size_t kContents = 4;  // per rank
 
   ColdAdapters(const ModelSpec& config, DType dtype) : config_(config), dtype_(dtype) {}
 
-  // The `index`-th of that rank; made when first asked for, the same in every run.
+  // The adapter with this index and rank; created on first use, the same in every run.
   const Adapter& contents(std::int32_t rank, std::size_t index);
-  // The same as folders on disk, their pages in the page cache.
+  // The contents as folders on disk; their pages are in the page cache.
   Result<std::vector<std::string>> folders(std::int32_t rank);
-  // Of a host tier that holds so many.
+  // The size of a host tier that holds `count` adapters.
   std::size_t host_tier_bytes(std::int64_t count, std::int32_t rank) const;
 
  private:
@@ -53,7 +53,7 @@ class ColdAdapters {
   DType dtype_;
   std::map<std::int32_t, std::vector<Adapter>> made_;
   std::map<std::int32_t, std::vector<std::string>> written_;
-  std::vector<ScratchFolder> scratch_;  // one at most
+  std::vector<ScratchFolder> scratch_;  // at most one
 };
 
 }  // namespace tandem

@@ -73,7 +73,7 @@ Result<std::vector<std::string>> ColdEngine::add_on_disk(std::int32_t count, std
   return names;
 }
 
-// The host tier drops what a folder can bring back when it wants room for what none can.
+// Fills the host tier with adapters that have no folder until it drops those that have one.
 Status ColdEngine::push_to_disk(const std::vector<std::string>& names, std::int32_t rank) {
   const auto all_on_disk = [&] {
     const std::vector<AdapterInfo> adapters = engine().adapters();
@@ -136,7 +136,7 @@ Status ColdEngine::clear() {
   return wait_for_room(0);
 }
 
-// The engine's thread lets go of what was unloaded when it next looks.
+// Waits until the engine's thread has released unloaded adapters, which it does at its next check.
 Status ColdEngine::wait_for_room(std::uint64_t used) {
   const auto late = std::chrono::steady_clock::now() + kPatience;
   while (engine().adapter_store().host_tier().used() > used) {

@@ -1,4 +1,4 @@
-// An engine in one adapter mode, to which the cold start benchmark gives adapters that are cold.
+// An engine in one adapter mode, to which the cold start benchmark adds cold adapters.
 #pragma once
 
 #include <cstdint>
@@ -18,26 +18,27 @@ namespace tandem {
 
 class ColdEngine {
  public:
-  // `settings` with its adapter_mode, link_gbps and host_tier_gb. `adapters` outlives it.
+  // `settings` include adapter_mode, link_gbps and host_tier_gb. `adapters` outlives it.
   static Result<std::unique_ptr<ColdEngine>> start(const EngineSettings& settings,
                                                    ColdAdapters& adapters);
 
-  // Serves a few cold adapters, for whom whatever first calls make is made, and removes them.
+  // Serves and removes a few cold adapters, so that everything created on first use exists.
   Status warm_up(std::int32_t rank);
-  // Returns when so many CPU workers are up, or after some seconds, the number that are.
+  // Waits until `count` CPU workers are up, or for some seconds; returns the number that are up.
   std::int32_t wait_for_workers(std::int32_t count);
 
-  // New names in the host tier that have never been on the device; in mode cached, on the device.
+  // Adds adapters with new names to the host tier, which have never been on the device; in mode
+  // cached, on the device.
   Result<std::vector<std::string>> add(std::int32_t count, std::int32_t rank);
-  // The same whose weights are on disk alone (and in the page cache).
+  // Like add(), with the weights only on disk (and in the page cache).
   Result<std::vector<std::string>> add_on_disk(std::int32_t count, std::int32_t rank);
-  // Has the device hold them.
+  // Loads them to the device.
   Status warm(const std::vector<std::string>& names);
-  // Returns when all of them are on the device.
+  // Waits until all of them are on the device.
   Status wait_for_loads(std::span<const std::string> names);
-  // The same, when the CPU workers have gone to sleep as well: for engines that take turns.
+  // Like wait_for_loads(), and waits until the CPU workers sleep: for engines that take turns.
   Status settle(std::span<const std::string> names);
-  // Removes all adapters; their room is free when it returns.
+  // Removes all adapters; when it returns, their memory is free.
   Status clear();
 
   Result<AnsweredTrace> run(const ArrivalTrace& trace, std::uint64_t seed) {

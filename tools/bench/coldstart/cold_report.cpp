@@ -58,13 +58,13 @@ class Reporter {
                                     : fmt::format("{:g} GB/s link", options_.slow_link_gbps);
   }
 
-  // Null: it did not run. A cached run is the same over either link.
+  // Null: it did not run. A cached run is valid for both links.
   const ColdRun* find(ColdLink link, AdapterMode mode) const {
     const auto run = runs_.find({keeps_all(mode) ? ColdLink::native : link, mode});
     return run == runs_.end() ? nullptr : &run->second;
   }
 
-  // Milliseconds; nothing: it did not run.
+  // Milliseconds; empty: it did not run.
   std::optional<double> poisson_mean(ColdLink link, AdapterMode mode, Pick pick) const {
     const ColdRun* run = find(link, mode);
     if (run == nullptr || run->poisson.empty()) return std::nullopt;
@@ -193,7 +193,7 @@ class Reporter {
     }
   }
 
-  // Of overheads. Where the other has none, nothing but none is small enough.
+  // The ratio of two overheads. If `whole` is zero, only a `part` of zero passes the bar.
   static double share(double part, double whole) {
     if (part <= 0) return 0;
     return whole > 0 ? part / whole : std::numeric_limits<double>::max();

@@ -1,4 +1,4 @@
-// What the cold start benchmark measured, as bars, tables and plots.
+// Reports the results of the cold start benchmark as bars, tables and plots.
 #pragma once
 
 #include "tools/bench/coldstart/cold_runs.h"
@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-// C1 to C5 and C8 as far as they were asked for and their modes ran; every mode's distributions.
+// Adds C1 to C5 and C8, if selected and if their modes ran, and the distributions of every mode.
 void report_cold_starts(const ColdRuns& runs, const ColdStartOptions& options, double tolerance,
                         BenchReport& report);
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int32_t kBurstAdapters = 8;  // C3
 constexpr std::int32_t kBurstOutput = 4;    // only the first token counts
-constexpr std::int32_t kOtherAdapters = 8;  // C4: resident ones that the others use
+constexpr std::int32_t kOtherAdapters = 8;  // C4: resident adapters of the other requests
 constexpr std::int32_t kDiskRequests = 12;  // C5
 constexpr std::int32_t kDiskPrompt = 19;
 constexpr std::int32_t kExactAdapters = 8;  // C8
@@ -21,7 +21,7 @@ void append(std::vector<AnsweredRequest>& to, const AnsweredTrace& from) {
   to.insert(to.end(), from.requests.begin(), from.requests.end());
 }
 
-// What one mode has to do over one link.
+// The parts of the benchmark to run for one mode and link.
 struct Wanted {
   bool poisson = false, bursts = false, others = false, disk = false, exact = false;
 
@@ -29,7 +29,7 @@ struct Wanted {
     const BarSelection& only = options.only;
     const bool native = link == ColdLink::native;
     const bool cached = keeps_all(mode);
-    if (!native && cached) return;  // nothing travels: it would be the native run again
+    if (!native && cached) return;  // a cached run copies nothing, so it equals the native run
     poisson = native ? only.any("C1") || (cached && only.any("C2")) : only.any("C2");
     bursts = only.any("C3");
     others = native && mode == AdapterMode::planned && only.any("C4");
@@ -39,7 +39,7 @@ struct Wanted {
   bool any() const { return poisson || bursts || others || disk || exact; }
 };
 
-// One engine with all that is asked of it.
+// Runs the selected parts on one engine.
 class Runner {
  public:
   Runner(const ColdStartOptions& options, std::string name, bool cached, std::int32_t round,
@@ -73,7 +73,7 @@ class Runner {
 
  private:
   void say(const std::string& what) const { log::info("{}: {}", name_, what); }
-  // The same in every mode and over either link.
+  // The same in every mode and over both links.
   std::uint64_t seed(std::uint64_t what) const { return round_ * 1000 + what; }
 
   Status run_poisson(ColdEngine& engine) {
@@ -113,10 +113,10 @@ class Runner {
     return {};
   }
 
-  // Requests for adapters that are there, among others that are cold the first time and there the
-  // second. The same times and lengths, so that nothing else differs.
+  // Requests for resident adapters, mixed with requests whose adapters are cold in the first run
+  // and resident in the second. Both runs have the same times and lengths.
   Status run_others(ColdEngine& engine) {
-    constexpr std::int32_t kTimes = 2;  // by turns
+    constexpr std::int32_t kTimes = 2;  // alternating
     say("others, with cold starts and without");
     TANDEM_ASSIGN(const auto resident, engine.add(kOtherAdapters, options_.rank));
     TANDEM_TRY(engine.warm(resident));
@@ -169,7 +169,7 @@ class Runner {
   ColdRun& run_;
 };
 
-// The most that is in the host tier at once.
+// The largest content of the host tier at any time.
 std::size_t host_tier_bytes(const ColdStartOptions& options, const ColdAdapters& adapters) {
   const auto bytes = [&](std::int64_t count, std::int32_t rank) {
     return adapters.host_tier_bytes(count, rank);
@@ -190,8 +190,7 @@ Result<ColdRuns> run_cold_starts(const EngineSettings& settings, const ColdStart
   ColdRuns runs;
   std::vector<AdapterMode> modes = options.modes;
   for (std::int32_t round = 0; round < options.rounds; ++round) {
-    if (round > 0)
-      std::reverse(modes.begin(), modes.end());  // whoever comes first, next comes last
+    if (round > 0) std::reverse(modes.begin(), modes.end());  // the order alternates between rounds
     for (const ColdLink link : {ColdLink::native, ColdLink::slow}) {
       for (const AdapterMode mode : modes) {
         const Wanted wanted(options, link, mode, round);

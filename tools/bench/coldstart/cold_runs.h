@@ -1,5 +1,4 @@
-// The runs of the cold start benchmark: each adapter mode over each link, the same requests for
-// all.
+// The runs of the cold start benchmark: each adapter mode over each link, with the same requests.
 #pragma once
 
 #include <cstdint>
@@ -22,47 +21,48 @@ namespace tandem {
 
 struct ColdStartOptions {
   BarSelection only;
-  // In the order in which they run; every other round the other way round.
+  // In the order of the runs; every other round reverses it.
   std::vector<AdapterMode> modes;
   double slow_link_gbps = 10;
-  std::int32_t requests = 120;  // Poisson, and about as many of C4
+  std::int32_t requests = 120;  // Poisson requests, and about as many in C4
   double rate = 9;              // per second
   LengthDistribution lengths;
   std::int32_t rank = 64;
-  std::int32_t bursts = 8;  // of C3
-  std::int32_t rounds = 1;  // of everything, with other seeds
+  std::int32_t bursts = 8;  // in C3
+  std::int32_t rounds = 1;  // repetitions of everything, each with other seeds
   SweepOptions sweep;
 };
 
 enum class ColdLink { native, slow };
 
-// What the engine counted while the Poisson requests ran.
+// The engine's counters during the Poisson requests.
 struct ColdCounts {
   std::int32_t workers = 0;
-  std::uint64_t cpu_layers = 0;  // of cold groups: computed by workers
-  std::uint64_t gpu_layers = 0;  // offered to them, but the weights had come
-  std::uint64_t timed_out = 0;   // groups that they left without an answer
-  std::uint64_t cold_steps = 0;  // that offered anything to workers
-  double planned_s = 0;          // what they were to take
+  std::uint64_t cpu_layers = 0;  // layers of cold groups that workers computed
+  std::uint64_t gpu_layers = 0;  // layers offered to workers whose weights had arrived by then
+  std::uint64_t timed_out = 0;   // groups that workers did not answer in time
+  std::uint64_t cold_steps = 0;  // steps that offered anything to workers
+  double planned_s = 0;          // predicted time of these steps
   double actual_s = 0;
-  double step_s = 0;  // the device at work
-  double gap_s = 0;   // at rest, because the engine's thread was at work
+  double step_s = 0;  // time in which the device worked
+  double gap_s = 0;   // time in which the device waited for the engine's thread
 };
 
-// What one mode did over one link.
+// The results of one mode over one link.
 struct ColdRun {
-  double start_s = 0;                            // of the engine, with adapters made
-  std::vector<AnsweredRequest> poisson;          // C1, C2
-  std::vector<AnsweredRequest> bursts;           // C3
+  double start_s = 0;                    // start time of the engine; adapters existed already
+  std::vector<AnsweredRequest> poisson;  // C1, C2
+  std::vector<AnsweredRequest> bursts;   // C3
   std::vector<double> others_cold, others_warm;  // C4: TPOTs, seconds
   std::vector<double> from_disk;                 // C5: TTFTs, seconds
   std::vector<ExactAnswer> exact;                // C8
-  ColdCounts counts;                             // of C1, C2
+  ColdCounts counts;                             // during C1, C2
 };
 
 using ColdRuns = std::map<std::pair<ColdLink, AdapterMode>, ColdRun>;
 
-// Runs what `options.only` asks for; the slow link has no cached run: nothing travels there.
+// Runs the parts selected by `options.only`; the slow link has no cached run, because nothing would
+// be copied.
 Result<ColdRuns> run_cold_starts(const EngineSettings& settings, const ColdStartOptions& options,
                                  ColdAdapters& adapters);
 

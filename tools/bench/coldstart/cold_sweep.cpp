@@ -64,7 +64,8 @@ class Sweep {
       const std::string name = cell.burst.name() + (cell.on_disk ? ", from disk" : "");
       log::info("{}", name);
       TANDEM_TRY(run(cell, engines));
-      // A sweep takes minutes: what is there of one that was stopped stands here.
+      // A sweep takes minutes, so each cell is logged; the log keeps the results of a stopped
+      // sweep.
       log::info("{}: {} ms", name, mean_ttfts(cell));
       set_floor(cell, handoff.costs.link_bytes_per_s, setup.config.num_layers());
       done.push_back(std::move(cell));
@@ -73,16 +74,16 @@ class Sweep {
   }
 
  private:
-  // All engines share the device.
+  // All engines share the device's memory.
   EngineSettings settings_for(AdapterMode mode, double link_gbps) const {
     EngineSettings with = settings_;
     const auto most = *std::ranges::max_element(options_.adapters) * (options_.rounds + 1);
     const auto rank = static_cast<std::int32_t>(*std::ranges::max_element(options_.ranks));
     const double bytes = static_cast<double>(adapters_.host_tier_bytes(most, rank));
     with.adapter_mode = to_string(mode);
-    // Bursts come by turns: each finds its workers asleep, and those of the others must be.
+    // Engines take turns: each burst should find its own and all other workers asleep.
     with.worker_spin_ms = std::min(with.worker_spin_ms, kSpinMs);
-    with.prefix_cache = false;  // the same few contents and prompts come again and again
+    with.prefix_cache = false;  // the same few contents and prompts are used repeatedly
     with.link_gbps = link_gbps;
     with.host_tier_gb = bytes / 1e9;
     if (with.pool_gb == 0) with.pool_gb = 1.25 * bytes / 1e9 + 4;
@@ -101,7 +102,7 @@ class Sweep {
     }
     for (std::int32_t round = 0; round <= options_.rounds; ++round) {
       for (std::size_t turn = 0; turn < engines.size(); ++turn) {
-        // Another begins each time: who reads the same files next finds them nearer.
+        // Another engine begins in each round, because reading the same files again is faster.
         const std::size_t i = (turn + static_cast<std::size_t>(round)) % engines.size();
         const auto first = names[i].begin() + round * burst.adapters;
         const std::uint64_t before = engines[i]->engine().stats().handoff_cpu_layers;
@@ -133,7 +134,7 @@ class Sweep {
     return fmt::format("{}", fmt::join(each, ", "));
   }
 
-  // From the resident run of the same prompts, and the link's speed by the profile.
+  // Computes the floor from the resident run of the same prompts and the profile's link speed.
   void set_floor(SweepCell& cell, double link_bytes_per_s, std::int64_t num_layers) const {
     const auto cached = std::ranges::find_if(modes_, keeps_all);
     if (cached == modes_.end()) return;

@@ -1,6 +1,6 @@
-// The sweep of the cold start benchmark: bursts of every size over links of every speed, from host
-// memory and from disk. All modes take part in each cell by turns, an engine each, so that what
-// drifts on a machine hits all alike.
+// The sweep of the cold start benchmark: bursts of several sizes over links of several speeds, from
+// host memory and from disk. In each cell the modes take turns, with an engine each, so that drift
+// of the machine affects all modes alike.
 #pragma once
 
 #include <cstddef>
@@ -15,40 +15,40 @@
 
 namespace tandem {
 
-// Adapters that are asked for at once, each by one prompt.
+// Adapters requested at once, each with one prompt.
 struct ColdBurst {
   std::int32_t adapters = 0;
-  std::int32_t tokens = 0;  // of each prompt
+  std::int32_t tokens = 0;  // per prompt
   std::int32_t rank = 0;
 
   std::string name() const;  // "8 x 64 tokens, rank 64"
 };
 
 struct SweepOptions {
-  std::vector<double> links_gbps = {0, 10};  // 0: as it is
+  std::vector<double> links_gbps = {0, 10};  // 0: the native speed
   std::vector<std::int64_t> adapters = {1, 8};
   std::vector<std::int64_t> tokens = {8, 64, 256};
   std::vector<std::int64_t> ranks = {64};
-  std::vector<std::string> tiers = {"host"};  // and "disk", in the page cache
-  std::int32_t rounds = 3;                    // of each cell, and one before that nobody counts
+  std::vector<std::string> tiers = {"host"};  // also "disk", in the page cache
+  std::int32_t rounds = 3;                    // per cell, after one round that is not counted
 };
 
 struct SweepCell {
-  double link_gbps = 0;  // 0: as it is
+  double link_gbps = 0;  // 0: the native speed
   bool on_disk = false;
   ColdBurst burst;
-  std::vector<std::vector<double>> ttfts;  // [mode of the sweep], seconds, of all rounds
-  // Mean TTFT if every adapter were served as soon as the link has brought it, one behind another:
-  // what no mode that waits for weights can be below. 0: no resident run to count from.
+  std::vector<std::vector<double>> ttfts;  // [mode of the sweep], in seconds, over all rounds
+  // Mean TTFT if every adapter were served as soon as the link has delivered it, one after another:
+  // a lower bound for modes that wait for weights. 0: there is no resident run to compute it from.
   double link_floor_s = 0;
-  // Layers of adapters that workers computed anything of, a burst, in `planned`. Where it is 0,
-  // what planned did is what `pipelined` does.
+  // Layers per burst for which workers computed anything, in mode `planned`. If it is 0, planned
+  // behaved like `pipelined`.
   double planned_cpu_layers = 0;
 
   double mean_ttft_s(std::size_t mode) const;
 };
 
-// Of the modes given; `adapters` outlives it.
+// For the given modes; `adapters` outlives it.
 Result<std::vector<SweepCell>> run_sweep(const EngineSettings& settings,
                                          const SweepOptions& options,
                                          const std::vector<AdapterMode>& modes,

@@ -15,10 +15,11 @@ namespace tandem {
 namespace {
 
 constexpr double kErrors[] = {3, 1.0 / 3};
-// So many cold starts have been when a stage ends. N2 is of the last one.
+// The total number of cold starts at the end of each stage. N2 is judged on the last stage.
 constexpr std::int32_t kStages[] = {10, 25, 50, 120};
-constexpr std::int32_t kMostAtOnce = kStages[3] - kStages[2];  // the last stage's, the longest
-constexpr std::uint64_t kRemembered = 64;  // steps that an engine's median is of
+// The cold starts of the last stage, which is the longest.
+constexpr std::int32_t kMostAtOnce = kStages[3] - kStages[2];
+constexpr std::uint64_t kRemembered = 64;  // steps in the engine's median
 constexpr double kBar = 10;                // %
 
 std::string name_of(double cost_error) {
@@ -39,7 +40,7 @@ EngineSettings settings_for(const EngineSettings& settings, const ColdStartOptio
   return with;
 }
 
-// How many workers the engine is to have.
+// The number of workers that the engine will start.
 Result<std::int32_t> workers_of(const EngineSettings& settings, const EngineSetup& setup) {
   TANDEM_ASSIGN(const HandoffOptions handoff,
                 choose_handoff(settings, setup.config, setup.dtype, setup.devices.front()->info(),

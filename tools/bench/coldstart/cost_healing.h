@@ -1,5 +1,5 @@
-// How a planner heals whose costs are wrong on purpose: how far plans are off while cold starts
-// come.
+// Measures how a planner corrects its costs: they are wrong on purpose, and the error of the plans
+// is recorded over many cold starts.
 #pragma once
 
 #include <cstdint>
@@ -13,27 +13,28 @@
 
 namespace tandem {
 
-// What was seen of some cold starts, one behind another.
+// The observations from some consecutive cold starts.
 struct HealingStage {
-  std::int32_t starts = 0;  // so far, these included
-  std::uint64_t steps = 0;  // of these: that handed rows over
-  double planned_s = 0;     // what they were to take
-  double taken_s = 0;       // and took
-  double median_error = 0;  // |taken / planned - 1| of the last steps, at most 64 (EngineStats)
+  std::int32_t starts = 0;  // in total, including these
+  std::uint64_t steps = 0;  // of this stage, that handed rows to workers
+  double planned_s = 0;     // their predicted time
+  double taken_s = 0;       // their actual time
+  // |taken / planned - 1|, median of the last 64 steps at most (EngineStats).
+  double median_error = 0;
 };
 
 struct CostHealing {
-  double cost_error = 1;  // times by which the first figures were too long
+  double cost_error = 1;  // factor by which the initial costs were too long
   std::vector<HealingStage> stages;
 };
 
-// In mode planned, from figures that say three times what is true and a third of it, not
-// calibrated.
+// Runs mode planned with initial costs of three times the true values and of a third of them,
+// without calibration.
 Result<std::vector<CostHealing>> run_healing(const EngineSettings& settings,
                                              const ColdStartOptions& options,
                                              ColdAdapters& adapters);
 
-// A table, and N2 where it can be judged: all steps that the last stage's median is of are its own.
+// A table, and N2 if all steps in the last stage's median belong to that stage.
 void report_healing(const std::vector<CostHealing>& healings, BenchReport& report);
 
 }  // namespace tandem

@@ -37,8 +37,8 @@ Result<std::vector<ExactAnswer>> ask(ColdEngine& engine, const ArrivalTrace& tra
   return answers;
 }
 
-// How much less likely than its own choice the reference found `token`; infinite if it did not
-// count it among the best.
+// The reference's log-probability of its own choice minus that of `token`; infinite if `token` is
+// not among the reference's best tokens.
 double doubt(const TokenLogprob& reference, TokenId token) {
   for (const auto& [candidate, logprob] : reference.top) {
     if (candidate == token) return static_cast<double>(reference.logprob - logprob);

@@ -1,5 +1,5 @@
-// Whether two engines answer alike: a fixed set of greedy requests, each with an adapter that is
-// cold when it is asked for, their tokens and log-probabilities side by side (C8).
+// Compares the answers of two engines: a fixed set of greedy requests, each with a cold adapter, by
+// tokens and log-probabilities (C8).
 #pragma once
 
 #include <cstdint>
@@ -12,27 +12,29 @@
 namespace tandem {
 
 struct ExactAnswer {
-  std::vector<TokenLogprob> prompt;  // of every token but the first
-  std::vector<TokenLogprob> output;  // with the best few of each position
+  std::vector<TokenLogprob> prompt;  // for every token except the first
+  std::vector<TokenLogprob> output;  // with the best tokens of each position
 };
 
-// Prompts of several lengths one after another, then four at once. Adds adapters, and clears.
+// Prompts of several lengths one after another, then four at once. Adds adapters, and removes them
+// at the end.
 Result<std::vector<ExactAnswer>> exact_answers(ColdEngine& engine, std::int32_t rank);
 
-// What an adapter changes: the largest difference of a prompt's log-probabilities from the base's.
+// The effect of an adapter: the largest difference between a prompt's log-probabilities with it and
+// those of the base model.
 Result<double> adapter_effect(ColdEngine& engine, std::int32_t rank);
 
-// What log-probabilities may differ by: two ways to the same sums round differently, layer after
-// layer. What the golden results of the tests allow, too.
+// The allowed difference of log-probabilities: two ways of computing the same sums round
+// differently in every layer. The golden results of the tests allow the same.
 double logprob_tolerance(DType dtype);
 
 struct Agreement {
   std::int64_t tokens = 0;        // compared
-  std::int64_t wrong_tokens = 0;  // other than the reference's, which was not in doubt
-  // Answers that went another way where the reference's two candidates were closer than the
-  // tolerance; what follows there has another past and is not compared.
+  std::int64_t wrong_tokens = 0;  // different from the reference's, which was not a near-tie
+  // Answers that took another token where the reference's two candidates were closer than the
+  // tolerance; the following tokens have another context and are not compared.
   std::int64_t near_ties = 0;
-  double max_difference = 0;  // of log-probabilities of the same token
+  double max_difference = 0;  // of log-probabilities of equal tokens
 
   void add(const Agreement& other);
 };

@@ -11,13 +11,13 @@
 namespace tandem {
 namespace {
 
-// Mean TTFT of all rounds.
+// Mean TTFT over all rounds.
 double mean_ms(const SweepCell& cell, std::size_t mode) {
   return cell.mean_ttft_s(mode) * 1e3;
 }
 
-// The median of the rounds' means, the lower of the two in the middle: one burst that was held up
-// does not move it.
+// The median of the rounds' means (the lower of two in the middle), which a single disturbed burst
+// does not change.
 double median_ms(const SweepCell& cell, std::size_t mode) {
   const std::vector<double>& all = cell.ttfts[mode];
   const auto each = static_cast<std::ptrdiff_t>(cell.burst.adapters);
@@ -40,7 +40,8 @@ struct Best {
   double ms = std::numeric_limits<double>::infinity();
 };
 
-// Of those that a cold adapter costs anything, but `planned`; `typical` is one of the two above.
+// The fastest mode except `planned` and those without cold starts; `typical` is mean_ms or
+// median_ms.
 Best best_other(const SweepCell& cell, const std::vector<AdapterMode>& modes, auto typical) {
   Best best;
   for (std::size_t i = 0; i < modes.size(); ++i) {

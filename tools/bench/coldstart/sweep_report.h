@@ -1,4 +1,4 @@
-// What the sweep measured: a table for each link, and N1, the worst of its cells.
+// Reports the sweep's results: a table for each link, and N1, the worst of its cells.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-// `modes` as run_sweep() was given.
+// `modes` are those given to run_sweep().
 void report_sweep(const std::vector<SweepCell>& cells, const std::vector<AdapterMode>& modes,
                   BenchReport& report);
 

@@ -23,10 +23,10 @@ namespace tandem {
 namespace {
 
 constexpr std::int64_t kWidth = 8192;
-constexpr std::int64_t kReducedRows[] = {1, 4, 32, 128, 2048};  // the last are a prompt's
-constexpr std::size_t kRowsOfHosts = 4;                         // of these; more take seconds
-constexpr int kCalls = 50;                                      // of one recording
-constexpr int kCallsOfHosts = 5;                                // who take a thousand times as long
+constexpr std::int64_t kReducedRows[] = {1, 4, 32, 128, 2048};  // the last ones are a prompt's
+constexpr std::size_t kRowsOfHosts = 4;  // the first so many of them; more would take seconds
+constexpr int kCalls = 50;               // per recorded graph
+constexpr int kCallsOfHosts = 5;         // host devices are a thousand times slower
 constexpr float kEps = 1e-5F;
 constexpr double kSumTolerance = 1e-5;
 
@@ -34,7 +34,7 @@ std::span<const std::int64_t> rows_of(bool gpus) {
   return std::span(kReducedRows).first(gpus ? std::size(kReducedRows) : kRowsOfHosts);
 }
 
-// What peers' figures count: a row in two bytes an element, whatever the ranks really exchange.
+// Published figures count two bytes per element of a row, whatever the ranks exchange.
 double peers_kib(std::int64_t rows) {
   return static_cast<double>(rows * kWidth) * 2 / 1024;
 }
@@ -43,7 +43,7 @@ double peers_kib(std::int64_t rows) {
 struct ReducingRank {
   std::unique_ptr<Communicator> communicator;
   Buffer part_memory, residual_memory, weight_memory, out_memory;
-  AllReduceArgs args;  // of all rows
+  AllReduceArgs args;  // for all rows
   std::unique_ptr<Stream> stream;
   std::unique_ptr<Graph> graph;
   std::unique_ptr<Event> begins, ends;
@@ -51,7 +51,7 @@ struct ReducingRank {
 
 class AllReduceBench {
  public:
-  // `calls`: of one recording.
+  // `calls`: operations per recorded graph.
   Status prepare(std::span<Device* const> devices, std::int64_t most_rows, DType dtype, int calls) {
     most_rows_ = most_rows;
     calls_ = calls;
@@ -65,8 +65,8 @@ class AllReduceBench {
     return {};
   }
 
-  // The sums on every rank, against those of the host in double, of parts that are read before:
-  // what they hold afterwards is of no account.
+  // Compares the sums of every rank with the host's sums in double. The parts are read before the
+  // operation, because it may overwrite them.
   Status check() {
     std::vector<double> wanted(static_cast<std::size_t>(most_rows_ * kWidth));
     std::vector<float> read(wanted.size());
@@ -105,8 +105,8 @@ class AllReduceBench {
     return {};
   }
 
-  // Microseconds of one operation on `rows` rows; a sample is the mean of a recording of some, by
-  // the clock of the rank that began last: the others' have waited for it.
+  // Microseconds of one operation on `rows` rows. A sample is the mean over a recorded graph, by
+  // the clock of the rank that began last, because the other ranks waited for it.
   Result<Samples> time(std::int64_t rows, int rounds, std::string_view way) {
     TANDEM_TRY(on_all([this, rows](ReducingRank& rank) -> Status {
       AllReduceArgs args = rank.args;
@@ -165,8 +165,8 @@ class AllReduceBench {
     return {};
   }
 
-  // enqueue(rank) on a thread of each, and waits for all: also for those behind one that failed,
-  // whose operations the communicator ends.
+  // Runs enqueue(rank) on one thread per rank and waits for all streams. If a rank fails, its
+  // communicator ends the operations of the others.
   template <typename Enqueue>
   Status on_all(const Enqueue& enqueue) {
     std::vector<Status> ended(ranks_.size());
@@ -188,8 +188,8 @@ class AllReduceBench {
   std::unique_ptr<ThreadTeam> team_;
 };
 
-// The sum alone, of rows of bf16, which is less than half of the bytes and nothing else: what it
-// takes there is what the ranks' whole operation is put beside.
+// NCCL's sum alone, of bf16 rows: less than half of the bytes and no residual or RMSNorm. It is a
+// reference for the whole operation.
 void add_nccl(std::span<const int> gpus, int rounds, BenchReport& report) {
   std::vector<std::int64_t> counts;
   for (const std::int64_t rows : kReducedRows) counts.push_back(rows * kWidth);
@@ -205,7 +205,7 @@ void add_nccl(std::span<const int> gpus, int rounds, BenchReport& report) {
   }
 }
 
-// Microseconds, for each number of rows.
+// The median in microseconds for each number of rows.
 Result<std::vector<double>> time_way(EngineSettings settings, std::string_view collectives,
                                      bool on_gpus, DType dtype, int rounds, std::string_view way,
                                      BenchReport& report) {
@@ -228,7 +228,7 @@ Result<std::vector<double>> time_way(EngineSettings settings, std::string_view c
   return medians;
 }
 
-// Of figures of all rows.
+// Adds the bars from the times of all numbers of rows.
 void add_bars(std::span<const double> own, bool judged, BenchReport& report) {
   double small = 0;
   double large = 0;
@@ -241,7 +241,8 @@ void add_bars(std::span<const double> own, bool judged, BenchReport& report) {
   report.add({"T3", "the same, 512 KB (32 x 8192)", large, "us", Must::be_at_most, 10, judged});
 }
 
-// From where on NCCL does the whole operation sooner: what GroupOptions::nccl_from_bytes is to be.
+// Reports the size from which on NCCL is faster for the whole operation, which is the best value of
+// GroupOptions::nccl_from_bytes.
 void add_crossing(std::span<const double> own, std::span<const double> nccl, BenchReport& report) {
   std::size_t from = own.size();
   while (from > 0 && nccl[from - 1] < own[from - 1]) --from;

@@ -1,5 +1,5 @@
-// T3: the ranks' sums with residual and RMSNorm, the operation that tensor parallelism adds to
-// every half of a layer.
+// T3: the sum over ranks with residual and RMSNorm, which tensor parallelism adds to each half of a
+// layer.
 #pragma once
 
 #include "base/dtype.h"
@@ -9,9 +9,9 @@
 
 namespace tandem {
 
-// Checks the operation on the settings' devices against sums in double, then times it, recorded, by
-// its bytes. If they are GPUs (`on_gpus`), by our own kernels and through NCCL, with NCCL's sum
-// alone beside them; only then are ours judged.
+// Checks the operation on the settings' devices against sums in double, then times it by its bytes
+// in a recorded graph. On GPUs (`on_gpus`) it times our own kernels and NCCL, and NCCL's sum alone
+// for comparison; only then are our kernels judged.
 Status measure_all_reduce(const EngineSettings& settings, bool on_gpus, DType dtype, int rounds,
                           BenchReport& report);
 

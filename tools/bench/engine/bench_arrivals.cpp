@@ -16,7 +16,7 @@ namespace {
 constexpr double kRate = 9;
 constexpr std::int32_t kPrompt = 19;
 constexpr std::int32_t kOutput = 58;    // the mean of Alpaca's answers
-constexpr std::int32_t kRequests = 40;  // of a round
+constexpr std::int32_t kRequests = 40;  // per round
 constexpr std::int32_t kAdapters = 8;
 constexpr std::int32_t kArrivalRank = 64;
 constexpr double kPoolGb = 12;  // there are two engines
@@ -83,7 +83,7 @@ Status measure_arrivals(const EngineSettings& settings, int rounds, BenchReport&
   TANDEM_ASSIGN(Arm in_time, start(with, true));
   const std::array<Arm*, 2> arms = {&at_once, &in_time};
   for (Arm* arm : arms) TANDEM_TRY(arm->bench->add_adapters(adapters));
-  for (int round = -1; round < rounds; ++round) {  // the first loads the adapters
+  for (int round = -1; round < rounds; ++round) {  // the first round loads the adapters
     log::info("{} requests at {} a second, round {} of {}", kRequests, kRate, round + 1, rounds);
     for (std::size_t i = 0; i < arms.size(); ++i) {
       Arm& arm = *arms[(i + static_cast<std::size_t>(round + 1)) % arms.size()];

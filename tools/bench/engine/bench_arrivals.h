@@ -1,5 +1,5 @@
-// What it is worth to enqueue steps just in time: how soon a request that arrives while others
-// decode has its first token.
+// The gain from enqueuing steps just in time: how soon a request that arrives while others decode
+// gets its first token.
 #pragma once
 
 #include "base/status.h"
@@ -8,9 +8,9 @@
 
 namespace tandem {
 
-// Requests of 19 tokens for resident adapters, 9 a second, while a sequence decodes all the time:
-// `rounds` of two engines by turns, one that enqueues steps just in time and one that enqueues them
-// at once, the same requests for both. Adds the bar G11.
+// Requests of 19 tokens for resident adapters arrive 9 times a second while one sequence decodes
+// throughout. Two engines take turns for `rounds` rounds with the same requests: one enqueues steps
+// just in time, the other at once. Adds the bar G11.
 Status measure_arrivals(const EngineSettings& settings, int rounds, BenchReport& report);
 
 }  // namespace tandem

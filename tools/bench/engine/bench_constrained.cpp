@@ -7,7 +7,8 @@ namespace {
 
 constexpr std::int32_t kConstrainedBatch = 32;
 constexpr std::int32_t kConstrainedPrompt = 128;
-// Records as they are taken out of texts, more of them than any answer holds: nobody ends early.
+// Records as in information extraction, with more items than an answer can hold, so that no
+// sequence ends early.
 constexpr const char* kRecords =
     R"({"type":"array","minItems":100000,"items":{"type":"object","properties":{)"
     R"("name":{"type":"string"},"kind":{"enum":["person","place","thing"]},)"
@@ -22,7 +23,7 @@ Status measure_constrained(ServingBench& bench, int rounds, std::int32_t output_
   const TextConstraint records{TextConstraint::Kind::json_schema, kRecords};
   Samples free{"engine step, 32 free sequences", "ms", {}};
   Samples constrained{"engine step, 32 that follow a JSON schema", "ms", {}};
-  for (int round = -1; round < rounds; ++round) {  // the first compiles the schema
+  for (int round = -1; round < rounds; ++round) {  // the first round compiles the schema
     for (Samples* samples : {&free, &constrained}) {
       GenerationRequest like;
       like.sampling.temperature = 1;

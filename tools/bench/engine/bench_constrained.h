@@ -1,4 +1,4 @@
-// What it costs a decode step that its texts must be something.
+// The cost of constrained output per decode step.
 #pragma once
 
 #include "base/status.h"
@@ -7,9 +7,9 @@
 
 namespace tandem {
 
-// Steps of 32 sequences that follow a JSON schema against steps of 32 free ones, `output_tokens` of
-// each by turns, `rounds` times; both draw at temperature 1. Adds the bar S1. The engine runs 32
-// sequences at least.
+// Alternates steps of 32 sequences that follow a JSON schema with steps of 32 unconstrained ones,
+// `rounds` times with `output_tokens` each; both sample at temperature 1. Adds the bar S1. The
+// engine must allow at least 32 sequences.
 Status measure_constrained(ServingBench& bench, int rounds, std::int32_t output_tokens,
                            BenchReport& report);
 

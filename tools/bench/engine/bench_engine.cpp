@@ -1,4 +1,5 @@
-// tandem bench engine: what a step costs against what the machine could do, both in this run.
+// tandem bench engine: compares the time of a step with the machine's limits, both measured in the
+// same run.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -36,15 +37,16 @@ const CommandInfo kInfo{
     "  tandem bench engine --device cuda --only G1,G2\n"
     "  tandem bench engine --tensor-parallel 2 --only T1,T3"};
 
-// No cache of any machine holds it.
+// Exceeds the cache of any machine.
 constexpr std::size_t kMemoryBytes = std::size_t{1} << 30;
-// bf16 has 8 bits: two ways to the same logits differ by rounding, layer after layer.
+// bf16 has 8 significant bits: two ways of computing the same logits differ by rounding in every
+// layer.
 constexpr double kToleranceBf16 = 5e-2;
 constexpr double kToleranceF32 = 1e-3;
 
 struct EngineBenchSettings {
-  std::int64_t rounds = 0;   // 0: the device's
-  std::int64_t context = 0;  // 0: the device's
+  std::int64_t rounds = 0;   // 0: the device's default
+  std::int64_t context = 0;  // 0: the device's default
   std::string only;
 };
 
@@ -58,7 +60,7 @@ double max_relative(const std::vector<float>& a, const float* b) {
   return largest > 0 && std::isfinite(difference) ? difference / largest : HUGE_VAL;
 }
 
-// Each timed case gives what another way of computing the same gives.
+// Checks each timed case against another way of computing the same result.
 Status check_results(StepBench& bench, const StepBenchOptions& options, double tolerance,
                      BenchReport& report) {
   double worst = 0;
@@ -91,7 +93,7 @@ struct Timings {
   Samples peak{"oneDNN matmul, best dtype and shape", "GFLOP/s", {}};
 };
 
-// One after another in every round, so that all see the same weather.
+// The cases run one after another in every round, so that disturbances affect all alike.
 Status time_decode(StepBench& bench, const StepBenchOptions& options, std::int64_t rounds,
                    MemorySpeed& memory, Timings& timings) {
   for (std::int64_t round = -1; round < rounds; ++round) {
@@ -108,7 +110,7 @@ Status time_decode(StepBench& bench, const StepBenchOptions& options, std::int64
   return {};
 }
 
-// The best that oneDNN itself does here on products of the model's sizes, in either dtype.
+// The best speed of oneDNN's own matrix products with the model's sizes, in either dtype.
 Result<double> best_peak(const ModelSpec& config, std::int32_t rows, int threads) {
   double best = 0;
   const std::pair<std::int64_t, std::int64_t> shapes[] = {
@@ -118,7 +120,7 @@ Result<double> best_peak(const ModelSpec& config, std::int32_t rows, int threads
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const auto& [n, k] : shapes) {
       const auto peak = OnednnPeak::create(dtype, rows, n, k, threads);
-      // oneDNN has no product of bf16 for CPUs without AVX-512.
+      // oneDNN has no bf16 product for CPUs without AVX-512.
       if (peak.status().code() == StatusCode::unavailable && dtype == DType::bf16) continue;
       TANDEM_TRY(peak.status());
       for (int call = 0; call < 3; ++call) {
@@ -165,7 +167,7 @@ void add_bars(BenchReport& report, const StepBench& bench, const Timings& timing
       {"H5", "resident memory beyond weights and pools", overhead_mb, "MB", Must::be_at_most, 200});
 }
 
-// The engine itself, as its steps wait for masks.
+// Runs a whole engine, because the masks are waited for between its steps.
 Status time_constrained(EngineSettings settings, BenchReport& report) {
   settings.max_num_seqs = 32;
   settings.max_model_len = 256;
@@ -173,7 +175,7 @@ Status time_constrained(EngineSettings settings, BenchReport& report) {
   return measure_constrained(*bench, 3, 24, report);
 }
 
-// H1 to H5. The first in the process, whose memory H5 judges.
+// H1 to H5. They run first in the process, because H5 judges its memory.
 Status measure_host_bars(Device& device, const ModelSpec& config, DType dtype,
                          const HostDeviceOptions& host, const EngineBenchSettings& bench_settings,
                          BenchReport& report) {
@@ -220,7 +222,7 @@ Status measure_host_bars(Device& device, const ModelSpec& config, DType dtype,
 
 Result<int> bench_engine(const EngineSettings& settings, const EngineBenchSettings& bench_settings,
                          const ReportSettings& report_settings, const std::string& command) {
-  // Before anything is made: a mistyped id is told at once.
+  // Parsed first, so that a mistyped id is reported at once.
   TANDEM_ASSIGN(const BarSelection only,
                 BarSelection::parse(bench_settings.only, {"H", "S1", "L1"}));
   TANDEM_ASSIGN(const ModelSpec config, find_model_spec(settings.model));
@@ -236,7 +238,7 @@ Result<int> bench_engine(const EngineSettings& settings, const EngineBenchSettin
     TANDEM_TRY(measure_host_bars(*device, config, dtype, host, bench_settings, report));
   }
   if (only.any("S1")) TANDEM_TRY(time_constrained(settings, report));
-  // Only when it is named: it wants many more rounds than the others.
+  // Runs only if it is named, because it needs many more rounds than the others.
   if (!bench_settings.only.empty() && only.any("L1")) {
     TANDEM_TRY(measure_tracing(settings, bench_settings.rounds, report));
   }

@@ -30,18 +30,20 @@ namespace {
 constexpr std::array<std::string_view, 11> kBars = {"G1",  "G2",  "G3",   "G4", "G5", "G9",
                                                     "G10", "G11", "link", "S1", "L1"};
 constexpr std::array<std::int32_t, 4> kBatches = {1, 8, 32, 64};
-constexpr double kDecodeBar = 1.12;  // G1, over the floor, at every batch
+constexpr double kDecodeBar = 1.12;  // G1, relative to the floor, at every batch size
 struct Prompt {
   std::int32_t tokens;
-  double bar;  // G4, over the floor: what is launched counts for more in a short one
+  double bar;  // G4, relative to the floor: launches have a larger share in a short prompt
 };
 constexpr std::array<Prompt, 3> kPrompts = {{{64, 1.25}, {512, 1.20}, {2048, 1.15}}};
 constexpr std::int32_t kLoraBatch = 32;
 constexpr int kArrivalRounds = 4;
 constexpr int kTracingRounds = 7;
-constexpr int kTurns = 5;  // of prompts and of the products that they are compared with
+// Alternating prompts and the matrix products that they are compared with.
+constexpr int kTurns = 5;
 constexpr int kPeakSamples = 3;
-// bf16 has 8 bits: two ways to the same logits differ by rounding, layer after layer.
+// bf16 has 8 significant bits: two ways of computing the same logits differ by rounding in every
+// layer.
 constexpr double kTolerance = 5e-2;
 
 double max_relative(const float* a, const float* b, std::size_t count) {
@@ -65,7 +67,8 @@ class GpuBench {
     TANDEM_ASSIGN(config_, find_model_spec(settings_.model));
     TANDEM_ASSIGN(dtype_, choose_dtype(settings_, config_, true));
     report_.fact("model", fmt::format("{}, {}, dummy weights", settings_.model, to_string(dtype_)));
-    // The start first: what a process has done before (the driver's context) would not count.
+    // The start is measured first: later it would not include one-time work such as the driver's
+    // context.
     if (only_.any("G10", "G5", "G3", "S1")) TANDEM_TRY(run_engine());
     if (only_.any("G11")) TANDEM_TRY(measure_arrivals(settings_, kArrivalRounds, report_));
     if (only_.any("G1", "G2", "G4")) TANDEM_TRY(run_steps());
@@ -135,7 +138,7 @@ class GpuBench {
     const std::vector<std::string> identical(distinct.size(), distinct.front());
     Samples of_distinct{"32 requests, 32 rank-16 all7 adapters", "tokens/s", {}};
     Samples of_identical{"32 requests, one rank-16 all7 adapter", "tokens/s", {}};
-    for (int round = -1; round < 3; ++round) {  // by turns; the first loads the adapters
+    for (int round = -1; round < 3; ++round) {  // alternating; the first round loads the adapters
       TANDEM_ASSIGN(const ServedLoad a, bench.burst(distinct, 128, 128));
       TANDEM_ASSIGN(const ServedLoad b, bench.burst(identical, 128, 128));
       if (round < 0) continue;
@@ -150,7 +153,8 @@ class GpuBench {
   }
 
   Status run_steps() {
-    // Twice, and the better: a floor that is too high would flatter every figure over it.
+    // The better of two measurements counts, because a floor that is too high would improve every
+    // figure that is relative to it.
     TANDEM_ASSIGN(const double before, measure_cuda_copy_speed(first_gpu(settings_)));
     TANDEM_ASSIGN(const auto device, make_device(settings_));
     report_.fact("GPU", device->info().name);
@@ -179,7 +183,7 @@ class GpuBench {
     return {};
   }
 
-  // Each timed case gives what another way of computing the same gives.
+  // Checks each timed case against another way of computing the same result.
   Status check_results(GpuStepBench& bench, int num_sets) {
     const auto vocab = static_cast<std::size_t>(config_.vocab_size);
     double worst = 0;
@@ -249,7 +253,7 @@ class GpuBench {
   }
 
   Status time_adapters(GpuStepBench& bench, double copy) {
-    // As run_steps() orders the sets.
+    // In the order of the sets in run_steps().
     constexpr std::pair<const char*, double> kSets[] = {{"rank 64 qkv", 1.15},
                                                         {"rank 16 all7", 1.25}};
     for (const int set : {0, 1}) {
@@ -262,8 +266,8 @@ class GpuBench {
     return {};
   }
 
-  // By turns with the peak of products, for long prompts run into the GPU's limit of power as these
-  // do: the clocks of an idle GPU would be another machine's.
+  // Alternates with the peak of matrix products. For long prompts the peak is measured at the GPU's
+  // power limit, as the prompts are, because an idle GPU has higher clocks.
   Status time_prefill(GpuStepBench& bench, Device& device, double copy) {
     TANDEM_ASSIGN(const auto peak, GemmPeak::create(device, dtype_));
     TANDEM_TRY(peak->sample(kTurns * kPeakSamples));

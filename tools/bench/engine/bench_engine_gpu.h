@@ -13,10 +13,10 @@ struct GpuEngineBench {
   std::string only;  // "G1,link"; empty: all
   std::int64_t rounds = 50;
   std::int64_t context = 512;
-  double started_s = 0;  // seconds since the command began, when it is run
+  double started_s = 0;  // seconds from the start of the command to the call
 };
 
-// The process's exit status.
+// Returns the process's exit status.
 Result<int> bench_engine_on_gpu(const EngineSettings& settings, const GpuEngineBench& bench,
                                 const ReportSettings& report, const std::string& command);
 

@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t kRank = 64;
 constexpr int kRounds = 50;
 
-// Bytes of one layer's A and B of q, k and v.
+// Bytes of A and B of q, k and v for one layer.
 std::size_t piece_bytes(const ModelSpec& config, DType dtype) {
   std::int64_t elements = 0;
   for (const Module module : {Module::q, Module::k, Module::v}) {
@@ -27,8 +27,8 @@ std::size_t piece_bytes(const ModelSpec& config, DType dtype) {
   return static_cast<std::size_t>(elements) * size_of(dtype);
 }
 
-// The chunks that an adapter of `count` gets once small adapters have come and gone around it:
-// eight chunks in use, eight free, and so on.
+// The chunks of an adapter of `count` chunks after small adapters were allocated and freed around
+// it: eight used chunks, eight free ones, and so on.
 ChunkTable scattered_chunks(PagePool& pool, std::int64_t count, std::vector<ChunkTable>& others) {
   std::vector<ChunkTable> gone;
   for (std::int64_t taken = 0; taken < 3 * count; taken += 16) {
@@ -82,7 +82,7 @@ Status measure_layer_pieces(Device& device, const ModelSpec& config, DType dtype
   const SteadyClock clock;
   Samples whole{"a rank-64 qkv adapter in one copy", "GB/s", {}};
   Samples pieces{"the same in layer pieces into a fragmented pool", "GB/s", {}};
-  for (int round = -3; round < kRounds; ++round) {  // by turns
+  for (int round = -3; round < kRounds; ++round) {  // alternating
     TimePoint start = clock.now();
     stream->copy_to_device(memory.data(), host.data(), total);
     TANDEM_TRY(stream->synchronize());

@@ -1,5 +1,5 @@
-// How fast layer pieces of an adapter come over the link into a fragmented page pool, against one
-// copy of the same bytes.
+// The link speed for an adapter's layer pieces into a fragmented page pool, compared with one copy
+// of the same bytes.
 #pragma once
 
 #include "base/status.h"
@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-// A rank-64 q, k, v adapter (3 MiB a layer on 7B): its pieces in layer order, each in runs of
-// adjacent chunks and with an event after it, as the device tier loads them. Adds the bar "link".
+// Copies a rank-64 q, k, v adapter (3 MiB per layer on 7B) like the device tier: its pieces in
+// layer order, each in runs of adjacent chunks and followed by an event. Adds the bar "link".
 Status measure_layer_pieces(Device& device, const ModelSpec& config, DType dtype,
                             std::int32_t page_tokens, BenchReport& report);
 

@@ -19,14 +19,15 @@ namespace {
 
 constexpr std::int32_t kMany = 2000;
 constexpr std::int32_t kFew = 5;
-constexpr double kLoadRate = 100;  // more than can be served, so that the rate is the engine's
+// More than the engine can serve, so that the measured rate is the engine's limit.
+constexpr double kLoadRate = 100;
 constexpr std::uint64_t kLoadRounds = 2;
 
 ServingBench::Trace trace_of(const std::vector<std::string>& names, std::uint64_t round) {
   return {names, round == 0 ? 64 : 300, kLoadRate, round + 1};  // the first round warms up
 }
 
-// Copy speed and products of the device, before an engine has its memory.
+// Measures copy speed and matrix products of the device before an engine takes its memory.
 Status measure_device(const EngineSettings& settings, DType dtype, ByteCosts& costs) {
   TANDEM_ASSIGN(costs.copy, measure_cuda_copy_speed(first_gpu(settings)));
   TANDEM_ASSIGN(const auto device, make_device(settings));
@@ -54,7 +55,7 @@ void add_sizes(ServingBench& bench, const EngineSettings& settings,
   costs.pool_bytes = static_cast<double>(stats.pages_total * stats.page_tokens) * costs.token_bytes;
 }
 
-// Requests a second.
+// Requests per second.
 double most_requests(const std::vector<std::string>& names, const ByteCosts& costs) {
   double seconds = 0;
   double requests = 0;

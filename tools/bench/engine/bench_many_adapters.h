@@ -1,4 +1,4 @@
-// Throughput with far more adapters than the device holds.
+// Throughput with many more adapters than fit on the device.
 #pragma once
 
 #include "base/dtype.h"
@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-// S-LoRA's S2 workload (Llama-7B, ranks 64, 32, 16, 8 by turns) over 2,000 adapters in the host
-// tier and over 5, by turns. Adds the bar G9, and what it would be if steps did nothing but read.
+// Alternates S-LoRA's S2 workload (Llama-7B, ranks 64, 32, 16, 8 in turn) over 2,000 adapters in
+// the host tier and over 5. Adds the bar G9, and its value if steps only read memory.
 Status measure_many_adapters(const EngineSettings& settings, const ModelSpec& config, DType dtype,
                              BenchReport& report);
 

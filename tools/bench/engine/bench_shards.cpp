@@ -29,13 +29,13 @@ constexpr std::int32_t kMostSequences = 32;
 constexpr int kQkvSet = 0;
 constexpr int kAll7Set = 1;
 
-// Devices and steps on them: N that share the model, or one.
+// Devices and the steps on them: N devices that share the model, or one.
 struct StepSide {
   std::vector<std::unique_ptr<Device>> devices;
   std::unique_ptr<ExecutorBench> bench;
 };
 
-// A step that is timed, and its samples.
+// A timed step and its samples.
 struct StepCase {
   ExecutorBench* bench;
   std::int32_t batch;
@@ -76,7 +76,7 @@ class ShardBench {
  private:
   std::int32_t num_devices() const { return static_cast<std::int32_t>(settings_.tensor_parallel); }
 
-  // One device, or all that share the model.
+  // Prepares one device, or all that share the model.
   Status make_side(std::int64_t num_devices, const ExecutorBenchOptions& options, StepSide& side) {
     const EngineSettings settings = num_devices == 1 ? on_first_device(settings_) : settings_;
     TANDEM_ASSIGN(side.devices, make_devices(settings));
@@ -145,7 +145,8 @@ class ShardBench {
       }
     }
     log::info("decode steps, {} rounds", options_.rounds);
-    for (std::int64_t round = -2; round < options_.rounds; ++round) {  // the first two warm up
+    // The first two rounds warm up.
+    for (std::int64_t round = -2; round < options_.rounds; ++round) {
       for (StepCase& each : cases) {
         each.bench->use(each.sharding);
         TANDEM_ASSIGN(const double seconds, each.bench->decode(each.batch, each.set));
@@ -170,7 +171,8 @@ class ShardBench {
       }
     }
     if (only_.any("T2")) {
-      // The better of two: a floor that is too high would flatter the figures over it.
+      // The better of two measurements counts, because a floor that is too high would improve the
+      // figures that are relative to it.
       TANDEM_ASSIGN(const double after, copy_speed());
       const double copy = std::max(before, after);
       report_.fact("one device's copy speed, twice",
@@ -198,14 +200,15 @@ class ShardBench {
     return {};
   }
 
-  // The timed steps give what one device computes.
+  // Checks the timed steps against those of one device.
   Status check_against_one(ExecutorBench& one, ExecutorBench& many) {
     TANDEM_ASSIGN(const auto expected, one.sampled(kMostSequences, ExecutorBench::kNoAdapters));
     TANDEM_ASSIGN(const auto got, many.sampled(kMostSequences, ExecutorBench::kNoAdapters));
     return compare("as one device's", expected, got);
   }
 
-  // All ways to share adapters out give the same; and something, next to what the base gives.
+  // Checks that all ways of sharding adapters give the same result, and reports how much it differs
+  // from the base model's.
   Status check_shardings(ExecutorBench& bench, int set) {
     TANDEM_ASSIGN(const auto base, bench.sampled(kMostSequences, ExecutorBench::kNoAdapters));
     bench.use(LoraSharding::replicated);
@@ -221,8 +224,8 @@ class ShardBench {
     return {};
   }
 
-  // The largest difference of a log-probability, also of another token at a near-tie: both are the
-  // likeliest.
+  // The largest difference of log-probabilities at any position, even if the tokens differ: at a
+  // near-tie both are the likeliest.
   static double apart(const std::vector<SampledToken>& expected,
                       const std::vector<SampledToken>& got) {
     double worst = 0;
@@ -255,7 +258,7 @@ class ShardBench {
     return memory->read_pass();
   }
 
-  // `has_bar`: there is one for so many devices.
+  // `has_bar`: there is a bar for this number of devices.
   void add_bar(const char* id, const std::string& what, double value, double bar, bool has_bar) {
     report_.add({id, what, value, "", Must::be_at_most, bar, on_gpu_ && has_bar});
   }

@@ -1,5 +1,5 @@
-// tandem bench engine --tensor-parallel N: T1 to T7 of docs/benchmarks.md, N devices that share a
-// model beside one that has all of it, by turns.
+// tandem bench engine --tensor-parallel N: T1 to T7 of docs/benchmarks.md. N devices that share a
+// model alternate with one device that holds all of it.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ struct ShardBenchOptions {
   std::int64_t context = 512;
 };
 
-// The process's exit status. On host devices every case runs, and only T7, which is no matter of
-// speed, is judged.
+// Returns the process's exit status. On host devices every case runs, but only T7, which does not
+// depend on speed, is judged.
 Result<int> bench_shards(const EngineSettings& settings, const ShardBenchOptions& options,
                          const ReportSettings& report, const std::string& command);
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int32_t kColdRank = 64;
 
-// What both engines of a comparison have, whatever the settings say of larger ones.
+// Limits for both engines of a comparison, even if the settings allow more.
 EngineSettings cold_settings(const ShardServing& serving) {
   EngineSettings settings = serving.settings;
   settings.max_num_seqs = serving.on_gpu ? 64 : 16;
@@ -35,13 +35,13 @@ Result<std::vector<ExactAnswer>> answers_of(const EngineSettings& settings, doub
   return exact_answers(*engine, kColdRank);
 }
 
-// Requests a second of S-LoRA's workload, one round of an engine of its own.
+// Requests per second of S-LoRA's workload: one round on a new engine.
 Result<double> many_adapters_rate(const EngineSettings& settings,
                                   const std::vector<DummyAdapter>& adapters,
                                   const ServingBench::Trace& trace) {
   TANDEM_ASSIGN(const auto bench, ServingBench::start(settings));
   TANDEM_TRY(bench->add_adapters(adapters));
-  ServingBench::Trace first = trace;  // warms up
+  ServingBench::Trace first = trace;  // warm-up
   first.requests = std::max(1, trace.requests / 4);
   TANDEM_ASSIGN([[maybe_unused]] const ServedLoad warm, bench->serve(first));
   TANDEM_ASSIGN(const ServedLoad load, bench->serve(trace));
@@ -65,7 +65,7 @@ Status measure_sharded_cold_starts(const ShardServing& serving, BenchReport& rep
   BenchReport of_cold("coldstart", "");
   report_cold_starts(runs, options, logprob_tolerance(serving.dtype), of_cold);
   for (Bar bar : of_cold.bars()) {
-    bar.judged = serving.on_gpu || bar.id == "C8";  // exactness is no matter of speed
+    bar.judged = serving.on_gpu || bar.id == "C8";  // exactness does not depend on speed
     bar.what = fmt::format("{}: {}", bar.id, bar.what);
     bar.id = "T5";
     report.add(std::move(bar));
@@ -79,7 +79,8 @@ Status measure_sharded_throughput(const ShardServing& serving, BenchReport& repo
   const std::vector<DummyAdapter> adapters = s2_adapters(count);
   for (const DummyAdapter& adapter : adapters) trace.adapters.push_back(adapter.name);
   trace.requests = serving.on_gpu ? 600 : 12;
-  trace.rate = 1000;  // more than can be served, so that the rate is the engine's
+  // More than the engine can serve, so that the measured rate is the engine's limit.
+  trace.rate = 1000;
   trace.seed = 1;
   trace.longest = serving.on_gpu ? 512 : 32;
   EngineSettings settings = serving.settings;
@@ -93,7 +94,7 @@ Status measure_sharded_throughput(const ShardServing& serving, BenchReport& repo
   Samples of_one{fmt::format("S2 workload, {} adapters, one device", count), "requests/s", {}};
   Samples of_many{
       fmt::format("S2 workload, {} adapters, {} devices", count, devices), "requests/s", {}};
-  for (const bool shared : {false, true, true, false}) {  // neither always comes first
+  for (const bool shared : {false, true, true, false}) {  // the order alternates
     log::info("{} adapters, {} device(s)", count, shared ? devices : 1);
     TANDEM_ASSIGN(
         const double rate,

@@ -1,4 +1,4 @@
-// T5 to T7: engines on N devices that share a model, under load.
+// T5 to T7: load on engines whose model is shared by N devices.
 #pragma once
 
 #include "base/status.h"
@@ -12,14 +12,15 @@ struct ShardServing {
   const EngineSettings& settings;  // tensor_parallel: N
   const ModelSpec& config;
   DType dtype = DType::bf16;
-  bool on_gpu = false;  // else less of everything, and speed is not judged
+  bool on_gpu = false;  // else all sizes are smaller, and speed is not judged
 };
 
 // T5: C1, C2, C4 and C8 of the cold start benchmark on N devices.
 Status measure_sharded_cold_starts(const ShardServing& serving, BenchReport& report);
-// T6: requests a second with many adapters in the host tier, N devices over one, by turns.
+// T6: requests per second with many adapters in the host tier, N devices relative to one,
+// alternating.
 Status measure_sharded_throughput(const ShardServing& serving, BenchReport& report);
-// T7: greedy answers of N devices beside one device's, with adapters.
+// T7: greedy answers with adapters, compared between N devices and one device.
 Status compare_sharded_answers(const ShardServing& serving, BenchReport& report);
 
 }  // namespace tandem

@@ -101,7 +101,8 @@ Result<std::unique_ptr<StepBench>> StepBench::create(Device& device, const Model
                 device.allocate(sizeof(SampledToken) * static_cast<std::size_t>(options.batch),
                                 "sampled tokens"));
 
-  // The caches are computed, not filled with random numbers: attention then reads what it would.
+  // The caches are computed and not filled with random numbers, so that attention reads realistic
+  // data.
   for (std::int32_t i = 0; i < options.batch; ++i) {
     for (std::int32_t done = 0; done < options.context;) {
       const std::int32_t count = std::min(rows, options.context - done);

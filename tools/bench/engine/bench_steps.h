@@ -1,4 +1,4 @@
-// A model under the stopwatch: steps of chosen shape, straight on Model, no scheduler between.
+// Times steps of a chosen shape directly on a Model, without a scheduler.
 #pragma once
 
 #include <cstdint>
@@ -19,36 +19,38 @@ namespace tandem {
 
 struct StepBenchOptions {
   std::int32_t batch = 8;      // sequences
-  std::int32_t context = 128;  // tokens of each before the step that is timed
+  std::int32_t context = 128;  // tokens of each sequence before the timed step
   std::int32_t prefill_tokens = 512;
-  std::int32_t adapter_rank = 16;  // of `batch` adapters on all modules
+  std::int32_t adapter_rank = 16;  // each of `batch` adapters has this rank on all modules
   std::uint64_t seed = 1;
 };
 
-// Dummy weights, `batch` sequences with computed caches, and as many distinct adapters.
+// A model with dummy weights, `batch` sequences with computed caches, and as many distinct
+// adapters.
 class StepBench {
  public:
   static Result<std::unique_ptr<StepBench>> create(Device& device, const ModelSpec& config,
                                                    DType dtype, const StepBenchOptions& options,
                                                    const LoadProgress& progress);
 
-  // One decode step of the first `batch` sequences, the sampled tokens thrown away, so that every
-  // call does the same work. With `adapters`, sequence i uses adapter i. Seconds.
+  // Runs one decode step of the first `batch` sequences and discards the sampled tokens, so that
+  // every call does the same work. With `adapters`, sequence i uses adapter i. Returns seconds.
   Result<double> decode(std::int32_t batch, bool adapters);
-  // All prompt tokens of one more sequence in one step. Seconds.
+  // Processes all prompt tokens of one more sequence in one step. Returns seconds.
   Result<double> prefill();
 
-  // The logits of what decode() or prefill() computes, before sampling: [rows * vocab].
+  // The logits that decode() or prefill() computes before sampling: [rows * vocab].
   Result<std::vector<float>> decode_logits(std::int32_t first, std::int32_t batch, bool adapters);
   Result<std::vector<float>> prefill_logits();
-  // Of the last prompt token alone, on the cache that prefill_logits() left.
+  // The logits of the last prompt token alone, with the cache that prefill_logits() left.
   Result<std::vector<float>> last_prompt_token_logits();
 
-  // What a decode step reads of the weights: all, less an untied embedding, of which it reads rows.
+  // Weight bytes that a decode step reads: all, except an untied embedding, of which only rows are
+  // read.
   double decode_weight_bytes() const;
-  // Of the linear layers and the head's one row; attention is not counted.
+  // FLOPs of the linear layers and of the head for one row; attention is not counted.
   double prefill_flops() const;
-  // What the engine allocated on the device: weights, work space, cache, adapters.
+  // Bytes that the engine allocated on the device: weights, work space, cache, adapters.
   std::size_t device_bytes() const;
   std::size_t weight_bytes() const { return model_->weight_bytes(); }
 
@@ -66,8 +68,8 @@ class StepBench {
   KvCache cache_;  // KV and adapters
   std::unique_ptr<PagePool> pool_;
   std::unique_ptr<DeviceTier> device_tier_;
-  std::vector<BlockTable> tables_;                 // the last one is the prefill sequence's
-  std::vector<std::vector<std::int32_t>> tokens_;  // of each sequence
+  std::vector<BlockTable> tables_;                 // the last one belongs to the prefill sequence
+  std::vector<std::vector<std::int32_t>> tokens_;  // by sequence
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<StepBatch> batch_;
   Buffer sampled_;

@@ -15,10 +15,11 @@ namespace {
 
 constexpr std::int32_t kTracedBatch = 8;
 constexpr std::int32_t kTracedPrompt = 16;
-constexpr std::int32_t kTracedTokens = 100;  // of each sequence in a round
+constexpr std::int32_t kTracedTokens = 100;  // per sequence and round
 constexpr std::uint64_t kNeverFull = std::uint64_t{1} << 62;
 
-// What the engine's thread spends on a step's span, on and off; the least of many, in ns.
+// Nanoseconds that the engine's thread spends on a step's span with tracing on or off; the minimum
+// of many runs.
 double span_ns(bool traced) {
   constexpr int kTimes = 200;
   constexpr int kSpans = 500;
@@ -50,20 +51,21 @@ Status measure_tracing(EngineSettings settings, std::int64_t rounds, BenchReport
   settings.max_num_seqs = kTracedBatch;
   settings.max_model_len = kTracedPrompt + kTracedTokens;
   TracingOptions options;
-  options.file = "/dev/null";  // all but the disk
+  options.file = "/dev/null";  // excludes the disk's time
   options.max_file_bytes = kNeverFull;
   options.service = "tandem bench";
   TANDEM_ASSIGN(const auto tracing, Tracing::create(options));
-  TANDEM_ASSIGN(const auto bench, ServingBench::start(settings));  // which times its events for it
+  TANDEM_ASSIGN(const auto bench,
+                ServingBench::start(settings));  // after `tracing`, so that its events are timed
   log::info("{} sequences, traced and not, {} rounds", kTracedBatch, rounds);
   Samples off{"engine step, 8 sequences", "ms", {}};
   Samples on{"engine step, 8 sequences, traced", "ms", {}};
   const std::uint64_t before = trace::counts().recorded.load();
   Samples ratio{"a traced step over the one beside it", "", {}};
-  for (std::int64_t round = -1; round < rounds; ++round) {  // the first warms up
+  for (std::int64_t round = -1; round < rounds; ++round) {  // the first round warms up
     double seen[2] = {};
     for (int turn = 0; turn < 2; ++turn) {
-      const bool traced = (turn + round) % 2 == 0;  // either goes first by turns
+      const bool traced = (turn + round) % 2 == 0;  // the order alternates
       Samples* const samples = traced ? &on : &off;
       trace::switch_off();
       if (traced) trace::switch_on();

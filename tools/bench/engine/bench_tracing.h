@@ -1,4 +1,4 @@
-// What tracing costs a decode step.
+// The cost of tracing per decode step.
 #pragma once
 
 #include "base/status.h"
@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// Steps of 8 sequences of an engine, traced into a file that nobody keeps and not, `rounds` times
-// by turns. Adds the bars L0 and L1.
+// Alternates steps of 8 sequences that are traced to /dev/null with untraced ones, `rounds` times.
+// Adds the bars L0 and L1.
 Status measure_tracing(EngineSettings settings, std::int64_t rounds, BenchReport& report);
 
 }  // namespace tandem
