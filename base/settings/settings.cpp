@@ -113,9 +113,12 @@ std::string nearest(std::string_view text, const std::vector<std::string>& candi
   return best;
 }
 
-SettingsField::SettingsField(SettingsFacts::Target target, std::string key, std::string help,
+SettingsField::SettingsField(SettingsMember member, std::string key, std::string help,
                              std::string group) {
-  facts_.target = target;
+  facts_.target = member.target;
+  facts_.store = std::move(member.store);
+  facts_.choices = std::move(member.choices);
+  facts_.meta = std::move(member.meta);
   facts_.key = std::move(key);
   facts_.help = std::move(help);
   facts_.group = std::move(group);
@@ -311,9 +314,9 @@ Status SettingsField::validate() const {
                     facts_.target);
 }
 
-SettingsField& SettingsTable::add(SettingsFacts::Target target, std::string key, std::string help) {
+SettingsField& SettingsTable::add(SettingsMember member, std::string key, std::string help) {
   TANDEM_CHECK(find(key) == nullptr, "setting '{}' is in the table twice", key);
-  fields_.push_back(SettingsField(target, std::move(key), std::move(help), group_));
+  fields_.push_back(SettingsField(std::move(member), std::move(key), std::move(help), group_));
   return fields_.back();
 }
 
@@ -373,6 +376,9 @@ Status SettingsTable::check_retired(std::string_view key, std::string_view sourc
 
 Status SettingsTable::validate() const {
   for (const SettingsField& field : fields_) TANDEM_TRY(field.validate());
+  for (const SettingsField& field : fields_) {
+    if (field.facts().store && field.facts().source != "default") field.facts().store();
+  }
   return {};
 }
 

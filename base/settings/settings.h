@@ -24,6 +24,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/settings/settings_member.h"
 #include "base/status.h"
 
 namespace tandem {
@@ -32,10 +33,8 @@ class SettingsTable;
 
 // What is known of one row: what flags, help and pages are made from.
 struct SettingsFacts {
-  using Target =
-      std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::string>*>;
-
-  Target target;
+  SettingsMember::Target target;
+  std::function<void()> store;  // into a member of another type; empty: the target is the member
   std::string key, help, group;
   std::string meta;                // empty: a name that fits the type
   std::string default_text;        // empty: none
@@ -93,7 +92,7 @@ class SettingsField {
 
  private:
   friend class SettingsTable;
-  SettingsField(SettingsFacts::Target target, std::string key, std::string help, std::string group);
+  SettingsField(SettingsMember member, std::string key, std::string help, std::string group);
   Status bad(std::string_view problem) const;
 
   SettingsFacts facts_;
@@ -116,11 +115,7 @@ class SettingsTable {
   // Fields added from now on appear under this heading of the help.
   void group(std::string name) { group_ = std::move(name); }
   // The member's present value is the default. Keys are unique.
-  SettingsField& add(SettingsFacts::Target target, std::string key, std::string help);
-  template <typename T>
-  SettingsField& add(T& member, std::string key, std::string help) {
-    return add(SettingsFacts::Target(&member), std::move(key), std::move(help));
-  }
+  SettingsField& add(SettingsMember member, std::string key, std::string help);
 
   // Reads a TOML file of flat `key = value` lines. A key that no command knows, a table or a value
   // of another type is an error that names the file, the line and, for a key, the nearest known
@@ -132,7 +127,8 @@ class SettingsTable {
   void retire(std::string key, std::string remedy);
   // The error for a key that is gone, given by `source`; ok: there never was one of this name.
   Status check_retired(std::string_view key, std::string_view source) const;
-  // Ranges, choices and required fields, once, after all sources are read.
+  // Ranges, choices and required fields, once, after all sources are read. Members of other types
+  // than the targets' get their values here.
   Status validate() const;
 
   SettingsField* find(std::string_view key);

@@ -252,5 +252,93 @@ TEST(SecretSettings, AreRefusedWhenEmpty) {
   EXPECT_THAT(status.message(), ::testing::HasSubstr("is empty"));
 }
 
+enum class Speed { slow, fast };
+constexpr Speed kSpeeds[] = {Speed::slow, Speed::fast};
+std::string_view to_string(Speed speed) {
+  return speed == Speed::slow ? "slow" : "fast";
+}
+
+struct Options {
+  std::int32_t rows = 6;
+  std::uint64_t seed = 1;
+  Duration patience = std::chrono::milliseconds(1500);
+  double pause_s = 0.25;
+  std::size_t bytes = 8U << 20;
+  std::uint64_t store_bytes = 10'000'000'000;
+  Speed speed = Speed::slow;
+};
+
+class BoundSettings : public ::testing::Test {
+ protected:
+  BoundSettings() {
+    table.add(o.rows, "rows", "").range(1, 100);
+    table.add(o.seed, "seed", "").at_least(0);
+    table.add(o.patience, "patience_s", "").range(0, 60);
+    table.add(in_ms(o.pause_s), "pause_ms", "");
+    table.add(in_mb(o.bytes), "body_mb", "");
+    table.add(in_gb(o.store_bytes), "store_gb", "");
+    table.add(by_name(o.speed, kSpeeds), "speed", "");
+  }
+
+  Status set(const char* key, const char* text) { return table.find(key)->set({text}, "flag"); }
+  std::string default_of(const char* key) { return table.find(key)->facts().default_text; }
+
+  Options o;
+  SettingsTable table;
+};
+
+TEST_F(BoundSettings, DefaultsAreTheMembersInTheUnitsOfTheSettings) {
+  EXPECT_EQ(default_of("rows"), "6");
+  EXPECT_EQ(default_of("patience_s"), "1.5");
+  EXPECT_EQ(default_of("pause_ms"), "250");
+  EXPECT_EQ(default_of("body_mb"), "8");
+  EXPECT_EQ(default_of("store_gb"), "10");
+  EXPECT_EQ(default_of("speed"), "slow");
+  EXPECT_EQ(value_name_of(table.find("speed")->facts()), "slow|fast");
+  EXPECT_EQ(value_name_of(table.find("patience_s")->facts()), "SECONDS");
+  EXPECT_EQ(value_name_of(table.find("body_mb")->facts()), "MB");
+}
+
+TEST_F(BoundSettings, MembersOfAnyTypeGetWhatWasGivenOnceItIsJudged) {
+  ASSERT_TRUE(set("rows", "7"));
+  ASSERT_TRUE(set("seed", "9223372036854775807"));
+  ASSERT_TRUE(set("patience_s", "0.02"));
+  ASSERT_TRUE(set("pause_ms", "1000"));
+  ASSERT_TRUE(set("body_mb", "0.5"));
+  ASSERT_TRUE(set("store_gb", "2.5"));
+  ASSERT_TRUE(set("speed", "fast"));
+  EXPECT_EQ(o.rows, 6);
+  SettingsTable copy = table;  // as read_settings() takes it
+  ASSERT_TRUE(copy.validate());
+  EXPECT_EQ(o.rows, 7);
+  EXPECT_EQ(o.seed, std::uint64_t{9223372036854775807});
+  EXPECT_EQ(o.patience, std::chrono::milliseconds(20));
+  EXPECT_EQ(o.pause_s, 1.0);
+  EXPECT_EQ(o.bytes, std::size_t{1} << 19);
+  EXPECT_EQ(o.store_bytes, std::uint64_t{2'500'000'000});
+  EXPECT_EQ(o.speed, Speed::fast);
+}
+
+TEST_F(BoundSettings, MembersStayAsTheyAreIfAnyValueIsRefused) {
+  ASSERT_TRUE(set("pause_ms", "3"));
+  ASSERT_TRUE(set("patience_s", "1e300"));
+  EXPECT_EQ(table.validate().message(),
+            "patience_s must be between 0 and 60, not 1e+300 (from flag)");
+  ASSERT_TRUE(set("patience_s", "1"));
+  ASSERT_TRUE(set("rows", "5000000000"));
+  EXPECT_EQ(table.validate().message(),
+            "rows must be between 1 and 100, not 5000000000 (from flag)");
+  ASSERT_TRUE(set("rows", "5"));
+  ASSERT_TRUE(set("speed", "late"));
+  EXPECT_EQ(table.validate().message(), "speed must be slow, fast, not 'late' (from flag)");
+  EXPECT_EQ(o.pause_s, 0.25);
+}
+
+TEST_F(BoundSettings, DefaultsAreNotConvertedThereAndBack) {
+  o.pause_s = 7;
+  ASSERT_TRUE(table.validate());
+  EXPECT_EQ(o.pause_s, 7);
+}
+
 }  // namespace
 }  // namespace tandem

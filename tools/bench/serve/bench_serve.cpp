@@ -67,11 +67,11 @@ Status write_file(const char* setting, const std::string& path, const std::strin
 // `one`: a run that names the file. `results`: what is written, a run or a sweep.
 template <typename Results>
 Status write_results(const ServeBenchSettings& s, const ServeReport& one, const Results& results) {
-  if (s.save_result || s.save_detailed) {
+  if (s.save_result || s.run.keep_text) {
     // Servers may say what is no UTF-8.
     constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
     TANDEM_TRY(write_file("result_filename", file_of(s, one),
-                          results.to_json(s.save_detailed).dump(1, ' ', false, kReplace) + '\n'));
+                          results.to_json(s.run.keep_text).dump(1, ' ', false, kReplace) + '\n'));
   }
   if (!s.html.empty()) TANDEM_TRY(write_file("html", s.html, results.to_html().text()));
   return {};
@@ -95,28 +95,29 @@ Result<int> compare(const ServeBenchSettings& s) {
 Result<int> sweep(const ServeBenchSettings& s, ServeSession& session) {
   TANDEM_ASSIGN(const SweepRange range, parse_sweep_range(s.sweep));
   TANDEM_ASSIGN(const double rate, parse_rate("request_rate", s.request_rate));
-  const bool has_arrivals = s.burst_pause_s >= 0 || !s.ramp_up_strategy.empty() ||
-                            s.dataset_name == "timed_trace" || !s.lora_rates.empty();
+  const bool has_arrivals = s.run.burst_pause_s >= 0 || !s.plan.arrivals.ramp_up.empty() ||
+                            s.dataset.name == "timed_trace" || !s.lora_rates.empty();
   if (range.of_rates && (has_arrivals || std::isfinite(rate))) {
     return invalid(
         "sweep: it sets the rate itself; leave --request-rate and what has times of its "
         "own (ramps, --burst-pause-s, --lora-rates, timed_trace) out");
   }
-  if (!range.of_rates && s.max_concurrency > 0) {
+  if (!range.of_rates && s.run.max_concurrency > 0) {
     return invalid("sweep: it sets the limit itself; leave --max-concurrency out");
   }
-  TANDEM_ASSIGN(const LoadSweep found,
-                run_load_sweep(
-                    range, s.sweep_attainment,
-                    [&](double value, std::int64_t number) -> Result<std::optional<ServeReport>> {
-                      const std::string what = fmt::format("{:.3g}: ", value);
-                      TANDEM_ASSIGN(ServeReport report,
-                                    range.of_rates
-                                        ? session.measure(value, s.max_concurrency, what, number)
-                                        : session.measure(rate, std::llround(value), what, number));
-                      if (session.stopped()) return std::optional<ServeReport>();
-                      return std::optional(std::move(report));
-                    }));
+  TANDEM_ASSIGN(
+      const LoadSweep found,
+      run_load_sweep(range, s.sweep_attainment,
+                     [&](double value, std::int64_t number) -> Result<std::optional<ServeReport>> {
+                       const std::string what = fmt::format("{:.3g}: ", value);
+                       TANDEM_ASSIGN(
+                           ServeReport report,
+                           range.of_rates
+                               ? session.measure(value, s.run.max_concurrency, what, number)
+                               : session.measure(rate, std::llround(value), what, number));
+                       if (session.stopped()) return std::optional<ServeReport>();
+                       return std::optional(std::move(report));
+                     }));
   if (found.points.empty()) {
     return report_failure(kInfo,
                           error(StatusCode::cancelled, "stopped before the first run was over"));
@@ -152,7 +153,7 @@ Result<int> bench_serve(ServeBenchSettings s, const std::vector<std::string>& ar
     return signals->exit_status(status);
   }
   const double before_s = process_cpu_s();
-  TANDEM_ASSIGN(const ServeReport report, session.measure(rate, s.max_concurrency, "", 0));
+  TANDEM_ASSIGN(const ServeReport report, session.measure(rate, s.run.max_concurrency, "", 0));
   const double cpu_s = process_cpu_s() - before_s;
   fmt::print("{}", report.text());
   if (stub != nullptr && report.figures.completed > 0) {

@@ -5,7 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/settings/settings.h"
+#include "tools/bench/serve/load_run.h"
+#include "tools/bench/serve/plan/datasets.h"
+#include "tools/bench/serve/plan/load_plan.h"
 
 namespace tandem {
 
@@ -20,45 +24,24 @@ struct ServeBenchSettings {
   std::string served_model_name;
   std::string tokenizer;
   std::vector<std::string> headers;
-  double ready_check_timeout_sec = 0;
+  Duration ready_check_timeout{};
   // Requests
-  std::string dataset_name = "random";
-  std::string dataset_path;
-  std::int64_t num_prompts = 1000;
-  std::int64_t input_len = 1024;
-  std::int64_t output_len = 0;
-  double random_range_ratio = 0;
-  std::int64_t random_prefix_len = 0;
+  DatasetOptions dataset;  // without the seed
   std::int64_t prefix_repetition_prefix_len = 256;
-  std::int64_t prefix_repetition_num_prefixes = 10;
-  std::int64_t trace_block_tokens = 512;
-  double trace_speed = 1;
   std::string prompts_as = "auto";
-  std::int64_t vocab_size = 0;
+  std::int32_t vocab_size = 0;
   bool ignore_eos = false;
   double temperature = 0;
   double top_p = 0;
   std::string extra_body;
-  std::int64_t seed = 0;
-  // Arrivals
+  // Arrivals and adapters
+  LoadPlanOptions plan;  // without the rate, mixes and rates
+  LoadRunOptions run;    // without the model and the body
   std::string request_rate = "inf";
-  double burstiness = 1;
-  std::int64_t burst_size = 1;
-  double burst_pause_s = -1;
-  std::int64_t max_concurrency = 0;
-  std::string ramp_up_strategy;
-  double ramp_up_start_rps = 0;
-  double ramp_up_end_rps = 0;
-  double request_timeout = 600;
-  // Adapters
-  std::vector<std::string> lora_modules;
-  std::string lora_assignment = "random";
-  std::string lora_request_distribution = "uniform";
-  double lora_zipf_alpha = 1.5;
   std::vector<std::string> lora_mix;
   std::vector<std::string> lora_rates;
   bool warm_adapters = false;
-  std::int64_t num_warmups = 0;
+  std::size_t num_warmups = 0;
   // Figures
   std::vector<std::string> goodput;
   std::string percentile_metrics = "ttft,tpot,itl,e2el";
@@ -72,7 +55,6 @@ struct ServeBenchSettings {
   double stub_tpot_ms = 0;
   // Output
   bool save_result = false;
-  bool save_detailed = false;
   std::string result_dir;
   std::string result_filename;
   std::string json;

@@ -71,8 +71,7 @@ Result<PromptMaker> prompt_maker_from(const ServeBenchSettings& s, const std::st
     return invalid("vocab_size: ids below {} are left to special tokens; give more",
                    PromptMaker::kFirstPlainId);
   }
-  return PromptMaker(s.vocab_size == 0 ? PromptMaker::kDefaultVocabulary
-                                       : static_cast<std::int32_t>(s.vocab_size));
+  return PromptMaker(s.vocab_size == 0 ? PromptMaker::kDefaultVocabulary : s.vocab_size);
 }
 
 Result<BodyOptions> body_options_from(const ServeBenchSettings& s) {
@@ -90,35 +89,9 @@ Result<BodyOptions> body_options_from(const ServeBenchSettings& s) {
 }
 
 DatasetOptions dataset_options_from(const ServeBenchSettings& s, std::int64_t number) {
-  DatasetOptions options;
-  options.name = s.dataset_name;
-  options.path = s.dataset_path;
-  options.input_len = s.input_len;
-  options.output_len = s.output_len;
-  options.range_ratio = s.random_range_ratio;
-  options.prefix_len =
-      s.dataset_name == "prefix_repetition" ? s.prefix_repetition_prefix_len : s.random_prefix_len;
-  options.num_prefixes = s.prefix_repetition_num_prefixes;
-  options.block_tokens = s.trace_block_tokens;
-  options.trace_speed = s.trace_speed;
-  options.seed = static_cast<std::uint64_t>(s.seed + number);
-  return options;
-}
-
-LoadPlanOptions plan_options_from(const ServeBenchSettings& s, double request_rate) {
-  LoadPlanOptions options;
-  options.num_prompts = s.num_prompts;
-  options.arrivals.requests_per_s = request_rate;
-  options.arrivals.burstiness = s.burstiness;
-  options.arrivals.burst_size = s.burst_size;
-  options.arrivals.ramp_up = s.ramp_up_strategy;
-  options.arrivals.start_rps = s.ramp_up_start_rps;
-  options.arrivals.end_rps = s.ramp_up_end_rps;
-  options.choice.assignment = s.lora_assignment;
-  options.choice.distribution = s.lora_request_distribution;
-  options.choice.zipf_alpha = s.lora_zipf_alpha;
-  options.adapters = s.lora_modules;
-  options.seed = static_cast<std::uint64_t>(s.seed);
+  DatasetOptions options = s.dataset;
+  if (options.name == "prefix_repetition") options.prefix_len = s.prefix_repetition_prefix_len;
+  options.seed = s.plan.seed + static_cast<std::uint64_t>(number);
   return options;
 }
 

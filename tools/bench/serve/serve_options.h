@@ -9,7 +9,6 @@
 #include "base/status.h"
 #include "tools/bench/serve/load_target.h"
 #include "tools/bench/serve/plan/datasets.h"
-#include "tools/bench/serve/plan/load_plan.h"
 #include "tools/bench/serve/plan/prompts.h"
 #include "tools/bench/serve/plan/request_body.h"
 #include "tools/bench/serve/serve_bench_settings.h"
@@ -25,8 +24,6 @@ Result<PromptMaker> prompt_maker_from(const ServeBenchSettings& s, const std::st
 Result<BodyOptions> body_options_from(const ServeBenchSettings& s);
 // `number`: of the run in a sweep; goes to the seed.
 DatasetOptions dataset_options_from(const ServeBenchSettings& s, std::int64_t number);
-// Without mixes and rates.
-LoadPlanOptions plan_options_from(const ServeBenchSettings& s, double request_rate);
 
 std::vector<std::string> split_commas(const std::string& text);
 // "NAME=VALUE". The message never has the value.

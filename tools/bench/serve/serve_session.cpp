@@ -74,7 +74,7 @@ Result<ServeSession> ServeSession::create(const ServeBenchSettings& settings, st
 
 Status ServeSession::find_models() {
   TANDEM_ASSIGN(const std::vector<ListedModel> models,
-                ask_models(target_, duration_of(settings_.ready_check_timeout_sec)));
+                ask_models(target_, settings_.ready_check_timeout));
   // A folder's name is the tokenizer's, hardly the server's.
   const bool is_folder = tokenizer_dir_ == settings_.model;
   model_ = !settings_.served_model_name.empty() ? settings_.served_model_name
@@ -86,7 +86,7 @@ Status ServeSession::find_models() {
   if (model_.empty()) {
     return invalid("{} lists no model: give --model NAME", target_.address.text());
   }
-  std::vector<std::string>& names = settings_.lora_modules;
+  std::vector<std::string>& names = settings_.plan.adapters;
   if (names == std::vector<std::string>{"all"}) {
     names.clear();
     for (const ListedModel& one : models) {
@@ -106,7 +106,7 @@ Status ServeSession::find_models() {
 }
 
 LoadRunOptions ServeSession::run_options(std::int64_t max_concurrency) const {
-  LoadRunOptions options;
+  LoadRunOptions options = settings_.run;
   options.path = !settings_.endpoint.empty()      ? settings_.endpoint
                  : body_.dialect == Dialect::chat ? "/v1/chat/completions"
                                                   : "/v1/completions";
@@ -114,9 +114,6 @@ LoadRunOptions ServeSession::run_options(std::int64_t max_concurrency) const {
   options.model = model_;
   options.body = body_;
   options.max_concurrency = max_concurrency;
-  options.request_timeout_s = settings_.request_timeout;
-  options.burst_pause_s = settings_.burst_pause_s;
-  options.keep_text = settings_.save_detailed;
   return options;
 }
 
@@ -129,7 +126,7 @@ Status ServeSession::warm_up(const LoadPlan& plan) {
   warm.prompts = {plan.prompts.back()};
   if (!warm.prompts[0].pieces.empty()) warm.prompts[0].pieces.back().seed ^= kOtherPrompt;
   warm.all_at_once = true;
-  warm.requests.resize(static_cast<std::size_t>(settings_.num_warmups));
+  warm.requests.resize(settings_.num_warmups);
   for (std::size_t i = 0; settings_.warm_adapters && i < plan.adapters.size(); ++i) {
     warm.requests.push_back({0, static_cast<std::int32_t>(i), 0, 0});
   }
@@ -158,9 +155,9 @@ LoadConditions ServeSession::conditions(double request_rate, std::int64_t max_co
   asked.model = model_;
   asked.tokenizer = tokenizer_dir_;
   asked.label = settings_.label;
-  asked.dataset = settings_.dataset_name;
+  asked.dataset = settings_.dataset.name;
   asked.request_rate = request_rate;
-  asked.burstiness = settings_.burstiness;
+  asked.burstiness = settings_.plan.arrivals.burstiness;
   asked.max_concurrency = max_concurrency;
   asked.num_prompts = std::ssize(plan.requests);
   asked.goodput = goodput_;
@@ -175,7 +172,7 @@ LoadConditions ServeSession::conditions(double request_rate, std::int64_t max_co
 Result<ServeReport> ServeSession::measure(double request_rate, std::int64_t max_concurrency,
                                           const std::string& what, std::int64_t number) {
   TANDEM_ASSIGN(Dataset dataset, make_dataset(dataset_options_from(settings_, number),
-                                              settings_.num_prompts, maker_.tokenizer()));
+                                              settings_.plan.num_prompts, maker_.tokenizer()));
   std::string note = dataset.note;
   const bool has_random_ids = !dataset.prompts.front().pieces.empty() && !body_.as_text &&
                               body_.dialect == Dialect::completions;
@@ -185,7 +182,8 @@ Result<ServeReport> ServeSession::measure(double request_rate, std::int64_t max_
         "--tokenizer DIR takes more of the model's",
         PromptMaker::kDefaultVocabulary);
   }
-  LoadPlanOptions options = plan_options_from(settings_, request_rate);
+  LoadPlanOptions options = settings_.plan;
+  options.arrivals.requests_per_s = request_rate;
   options.seed += static_cast<std::uint64_t>(number);
   options.choice.mix = mix_;
   options.rates = rates_;

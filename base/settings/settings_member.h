@@ -1,0 +1,96 @@
+// What a row of a SettingsTable is bound to: a member of a struct, whatever its type.
+//
+// Files, flags and help know five types. A member of another type has a copy of one of them, which
+// SettingsTable::validate() converts once its range is judged, and only if somebody gave a value:
+// a default is never rounded.
+//
+//   std::int32_t rows;  table.add(o.rows, "rows", "...")            a whole number
+//   Duration patience;  table.add(o.patience, "patience_s", "...")  seconds
+//   double pause_s;     table.add(in_ms(o.pause_s), "pause_ms", "...")
+//   Mode mode;          table.add(by_name(o.mode, kModes), "mode", "...")
+#pragma once
+
+#include <chrono>
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace tandem {
+
+struct SettingsMember {
+  using Target =
+      std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::string>*>;
+
+  template <typename T>
+  SettingsMember(T& member) {  // NOLINT(google-explicit-constructor): a row takes any member
+    if constexpr (std::is_constructible_v<Target, T*>) {
+      target = &member;
+    } else if constexpr (std::same_as<T, Duration>) {
+      *this = SettingsMember(std::chrono::duration<double>(member).count(),
+                             [&member](double seconds) { member = duration_of(seconds); });
+      meta = "SECONDS";
+    } else {
+      static_assert(std::integral<T>);
+      *this = SettingsMember(static_cast<std::int64_t>(member),
+                             [&member](std::int64_t value) { member = static_cast<T>(value); });
+    }
+  }
+  // `value` is the default; `take` gets what was given.
+  template <typename Value, typename Take>
+  SettingsMember(Value value, Take take) {
+    auto copy = std::make_shared<Value>(std::move(value));
+    target = copy.get();
+    store = [copy, take] { take(*copy); };
+  }
+
+  Target target;
+  std::function<void()> store;       // empty: the target is the member
+  std::vector<std::string> choices;  // empty: any
+  std::string meta;                  // the unit in the help; empty: a name that fits the type
+};
+
+// The member is `times / over` times the setting.
+template <typename T>
+SettingsMember in_units(const char* unit, T& member, double times, double over) {
+  SettingsMember made(
+      static_cast<double>(member) / times * over,
+      [&member, times, over](double value) { member = static_cast<T>(value * times / over); });
+  made.meta = unit;
+  return made;
+}
+// A member in seconds.
+template <typename T>
+SettingsMember in_ms(T& member) {
+  return in_units("MS", member, 1, 1e3);
+}
+// Members in bytes.
+template <typename T>
+SettingsMember in_mb(T& member) {
+  return in_units("MB", member, 1 << 20, 1);
+}
+template <typename T>
+SettingsMember in_gb(T& member) {
+  return in_units("GB", member, 1e9, 1);
+}
+
+// An enum, given by what to_string() calls each of `all`, which outlives the table.
+template <typename Enum, typename All>
+SettingsMember by_name(Enum& member, const All& all) {
+  SettingsMember made(std::string(to_string(member)), [&member, &all](const std::string& name) {
+    for (const Enum each : all) {
+      if (name == to_string(each)) member = each;
+    }
+  });
+  for (const Enum each : all) made.choices.emplace_back(to_string(each));
+  return made;
+}
+
+}  // namespace tandem
