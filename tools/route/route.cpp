@@ -32,18 +32,18 @@ const CommandInfo kRouteInfo{
 // The exit status.
 Result<int> route(const RouteSettings& settings) {
   TANDEM_ASSIGN(const auto signals, StopSignals::create());
-  const NamedEngines engines = named_engines(settings);
-  TANDEM_ASSIGN(auto source, engine_source(engines));
+  const RouterServerOptions& options = settings.server;
+  TANDEM_ASSIGN(auto source, engine_source(settings.engines));
   TANDEM_ASSIGN(const auto tracing,  // outlives what it traces; null: none
                 start_tracing(settings.tracing, "tandem route", utc_now()));
-  warn_of_open_host(settings.host, settings.api_key);
-  make_room_for_connections(settings.max_connections, 2);  // the engine's end, too
-  TANDEM_ASSIGN(const auto server,
-                RouterServer::create(router_options(settings), std::move(source)));
+  warn_of_open_host(options.host, options.api_key);
+  make_room_for_connections(options.max_connections, 2);  // the engine's end, too
+  TANDEM_ASSIGN(const auto server, RouterServer::create(options, std::move(source)));
   TANDEM_TRY(server->start());
   signals->set_graceful(true);  // before anyone is told, and may ask for the end
   log::info("listening on {}, in front of {}, by policy {}",
-            listening_url(settings.host, server->port()), engines.in_words(), settings.policy);
+            listening_url(options.host, server->port()), settings.engines.in_words(),
+            options.router.policy);
   signals->wait();
   return drain_after_signal(*signals, settings.drain_timeout_s,
                             [&](Duration timeout) { return server->drain_and_stop(timeout); });
@@ -57,7 +57,7 @@ int run_route(const std::vector<std::string>& args) {
   SettingsTable table;
   add_route_settings(table, settings);
   if (const auto status = read_settings(kRouteInfo, table, args)) return *status;
-  if (named_engines(settings).none()) {
+  if (settings.engines.none()) {
     fmt::print(stderr,
                "tandem route: which engines? Give --engine http://HOST:PORT for each, or "
                "--registry URL\n");
