@@ -49,7 +49,7 @@ int run_pick(const std::vector<std::string>& args) {
   SettingsTable table;
   add_pick_settings(table, settings);
   if (const auto status = read_settings(pick_command(), table, args)) return *status;
-  if (named_engines(settings).none()) {
+  if (settings.engines.none()) {
     fmt::print(stderr,
                "tandem pick: which engines? Give --engine http://HOST:PORT for each, or "
                "--registry URL\n");

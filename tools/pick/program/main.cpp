@@ -33,7 +33,7 @@ constexpr Duration kStopPatience = std::chrono::seconds(5);
 HttpOptions metrics_options(const PickSettings& settings) {
   HttpOptions http;
   http.host = settings.metrics_host;
-  http.port = static_cast<int>(settings.metrics_port);
+  http.port = settings.metrics_port;
   http.max_body_bytes = 1024;
   http.max_connections = 64;
   http.keep_alive = std::chrono::seconds(75);
@@ -49,21 +49,19 @@ std::string shown(const std::string& host, int port) {
 
 Status pick(const PickSettings& settings) {
   TANDEM_ASSIGN(const auto signals, StopSignals::create());
-  const NamedEngines engines = named_engines(settings);
-  TANDEM_ASSIGN(auto source, engine_source(engines, {.resolve = numeric_address}));
-  const PickerOptions options = picker_options(settings);
-  TANDEM_ASSIGN(const auto host, PickerHost::create(options, std::move(source)));
+  TANDEM_ASSIGN(auto source, engine_source(settings.engines, {.resolve = numeric_address}));
+  TANDEM_ASSIGN(const auto host, PickerHost::create(settings.picker, std::move(source)));
   PickerFront front(*host, settings.metrics_without_key);
   HttpServer metrics(metrics_options(settings), front);
-  ExtProcServer server({settings.host, static_cast<int>(settings.port), options.max_body_bytes},
-                       *host);
+  ExtProcServer server({settings.host, settings.port, settings.picker.max_body_bytes}, *host);
   if (Status started = metrics.start(); !started) return started.with_context("metrics_port");
   TANDEM_TRY(server.start());
   host->start([&server](bool ready) { server.set_ready(ready); });
   signals->set_graceful(true);  // before anyone is told, and may ask for the end
   log::info("metrics on http://{}/metrics", shown(settings.metrics_host, metrics.port()));
   log::info("listening on {} for Envoy, in front of {}, by policy {}",
-            shown(settings.host, server.port()), engines.in_words(), settings.policy);
+            shown(settings.host, server.port()), settings.engines.in_words(),
+            settings.picker.policy);
   signals->wait();
   signals->exit_after(kStopPatience);
   server.stop();
