@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <iterator>
-#include <optional>
+#include <utility>
 
-#include "base/check.h"
 #include "base/folder.h"
 
 namespace tandem {
@@ -30,30 +28,15 @@ Result<std::string> real_path(const fs::path& path) {
   return real->string();
 }
 
-std::vector<std::string> adapter_mode_names() {
-  std::vector<std::string> names;
-  names.reserve(std::size(kAdapterModes));
-  for (const AdapterMode mode : kAdapterModes) names.emplace_back(to_string(mode));
-  return names;
-}
-
-std::vector<std::string> lora_sharding_names() {
-  std::vector<std::string> names;
-  names.reserve(std::size(kLoraShardings));
-  for (const LoraSharding sharding : kLoraShardings) names.emplace_back(to_string(sharding));
-  return names;
-}
-
 // Adds rows under one heading, all of them offered as flags or none.
 struct Adder {
   SettingsTable& table;
   const char* group;
   bool offered;
 
-  template <typename T>
-  SettingsField& operator()(T& member, const char* key, const char* help) {
+  SettingsField& operator()(SettingsMember member, const char* key, const char* help) {
     table.group(group);
-    SettingsField& field = table.add(member, key, help);
+    SettingsField& field = table.add(std::move(member), key, help);
     if (!offered) field.in_file_only();
     return field;
   }
@@ -103,9 +86,9 @@ void add_adapter_settings(SettingsTable& table, EngineSettings& s, bool offered)
       "/v1/adapters says why");
   add(s.follow_links_outside, "follow_links_outside",
       "allow links that lead out of an adapter's folder, as in Hugging Face's cache");
-  add(s.max_adapters, "max_adapters", "adapters loaded at once, on the device or elsewhere")
+  add(s.options.max_adapters, "max_adapters", "adapters loaded at once, on the device or elsewhere")
       .range(0, 1000000);
-  add(s.max_device_adapters, "max_device_adapters",
+  add(s.options.max_device_adapters, "max_device_adapters",
       "adapters on the device at once; the room in the page pool may limit them further")
       .range(0, 65536);
   add(s.host_tier_gb, "host_tier_gb",
@@ -113,19 +96,17 @@ void add_adapter_settings(SettingsTable& table, EngineSettings& s, bool offered)
       "adapter that does not fit is read from disk when it is needed; 0: chosen")
       .meta("GB")
       .at_least(0);
-  add(s.adapter_mode, "adapter_mode",
+  add(by_name(s.options.adapter_mode, kAdapterModes), "adapter_mode",
       "how a request starts whose adapter is not on the device. cached: all adapters stay on the "
       "device; on_demand: the request waits for the whole adapter; pipelined: each layer waits for "
       "its part; cpu_assist: CPU workers compute the adapter until it is loaded; planned: the "
-      "fastest way for each layer, by the costs of this machine")
-      .choices(adapter_mode_names());
-  add(s.max_lora_rank, "max_lora_rank", "largest rank of an adapter").range(1, 512);
-  add(s.lora_sharding, "lora_sharding",
+      "fastest way for each layer, by the costs of this machine");
+  add(s.options.max_lora_rank, "max_lora_rank", "largest rank of an adapter").range(1, 512);
+  add(by_name(s.options.lora_sharding, kLoraShardings), "lora_sharding",
       "how devices share the adapters' A of q, k, v, gate and up in decode steps with "
       "tensor_parallel. replicated: each computes all of it; gathered: each computes a share of "
       "the ranks and sends it to the others; auto: whichever costs less in each step; s-lora: as "
       "gathered, with o and down as in S-LoRA's paper, for comparison")
-      .choices(lora_sharding_names())
       .expert();
 }
 
@@ -146,14 +127,16 @@ void add_handoff_settings(SettingsTable& table, EngineSettings& s, bool offered)
       .range(-1, 64);
   add(s.worker_cpus, "worker_cpus", "cores of the CPU workers, as in 4-15; default: chosen")
       .meta("LIST");
-  add(s.worker_spin_ms, "worker_spin_ms", "an idle CPU worker spins for this long, then sleeps")
+  add(s.options.handoff.spin_ms, "worker_spin_ms",
+      "an idle CPU worker spins for this long, then sleeps")
       .meta("MS")
       .range(0, 60000);
   add(s.handoff_deadline_ms, "handoff_deadline_ms",
       "longest wait for CPU workers in a step; after it the device computes their rows again")
       .meta("MS")
       .range(1, 60000);
-  add(s.handoff_tokens, "handoff_tokens", "tokens of one step that CPU workers may be given")
+  add(s.options.handoff.max_rows, "handoff_tokens",
+      "tokens of one step that CPU workers may be given")
       .range(1, 8192)
       .expert();
 }
@@ -168,26 +151,26 @@ void add_batching_settings(SettingsTable& table, EngineSettings& s, bool offered
   add(s.max_model_len, "max_model_len",
       "longest prompt plus answer, in tokens; 0: the model's context length")
       .at_least(0);
-  add(s.max_num_seqs, "max_num_seqs", "sequences that run at once").range(1, 65536);
-  add(s.max_num_batched_tokens, "max_num_batched_tokens",
+  add(s.options.max_num_seqs, "max_num_seqs", "sequences that run at once").range(1, 65536);
+  add(s.options.max_num_batched_tokens, "max_num_batched_tokens",
       "most tokens of one step; longer prompts are computed in chunks")
       .range(1, 1048576);
-  add(s.max_queue, "max_queue", "sequences that may wait; further requests get 429")
+  add(s.options.max_queue, "max_queue", "sequences that may wait; further requests get 429")
       .range(1, 10000000);
   add(s.queue_order, "queue_order",
       "which waiting request starts first. priority: the one with the lowest `priority` (0 if it "
       "has none), then the oldest; arrival: the oldest, priorities do not count")
       .choices({"priority", "arrival"});
-  add(s.fair_tenants, "fair_tenants",
+  add(s.options.line.fair, "fair_tenants",
       "tenants take turns, by the tokens they have had. A tenant is the header "
       "x-gateway-inference-fairness-id, otherwise the field `user`, otherwise the API key");
-  add(s.early_abort, "early_abort",
+  add(s.options.line.early_abort, "early_abort",
       "answer 429 at once to a request that would miss its first-token deadline");
-  add(s.adapter_clusters, "adapter_clusters",
+  add(s.options.line.adapter_clusters, "adapter_clusters",
       "once the batch has this many adapters, requests for other adapters wait while requests for "
       "these are queued; 0: no limit")
       .range(0, 65536);
-  add(s.max_passed_over, "max_passed_over",
+  add(s.options.line.max_passed_over, "max_passed_over",
       "most later requests that may start before a waiting one, because of adapter_clusters or "
       "overload")
       .range(0, 1000000);
@@ -198,13 +181,14 @@ void add_batching_settings(SettingsTable& table, EngineSettings& s, bool offered
       .at_least(0);
   table.retire("pool_pages", "use pool_gb");
   table.retire("page_tokens", "leave it out: a page always holds 16 tokens");
-  add(s.prefix_cache, "prefix_cache", "prompts that begin alike share their part of the KV cache");
+  add(s.options.prefix_cache, "prefix_cache",
+      "prompts that begin alike share their part of the KV cache");
   add(s.grammar_cache_mb, "grammar_cache_mb",
       "memory for compiled constraints (JSON schemas, patterns, grammars), which later requests "
       "use again; 0: none")
       .meta("MB")
       .range(0, 1 << 20);
-  add(s.overlap, "overlap", "prepare a step while the one before it runs").expert();
+  add(s.options.overlap, "overlap", "prepare a step while the one before it runs").expert();
   add(s.graphs, "graphs",
       "record decode steps once and launch them from the recordings; auto: on for a GPU, off for "
       "the host")
@@ -219,34 +203,33 @@ void add_batching_settings(SettingsTable& table, EngineSettings& s, bool offered
 
 void add_server_settings(SettingsTable& table, ServerSettings& s, bool offered) {
   Adder add{table, "Server", offered};
-  add(s.host, "host", "address to listen on; 0.0.0.0: all addresses of this machine").meta("ADDR");
-  add(s.port, "port", "port to listen on; 0: a free one, which the log names").range(0, 65535);
-  add(s.api_key, "api_key",
+  ServerOptions& o = s.options;
+  add(o.host, "host", "address to listen on; 0.0.0.0: all addresses of this machine").meta("ADDR");
+  add(o.port, "port", "port to listen on; 0: a free one, which the log names").range(0, 65535);
+  add(o.api_key, "api_key",
       "key that clients must send as a bearer token; process lists show the flag but not the "
       "variable")
       .meta("KEY")
       .secret();
-  add(s.metrics_without_key, "metrics_without_key",
+  add(o.metrics_without_key, "metrics_without_key",
       "/metrics needs no key, like /health and /ready");
   add(s.adapter_root, "adapter_root",
       "folder below which /v1/load_lora_adapter may read; may be repeated; default: loading is off")
       .meta("DIR");
-  add(s.cors_origins, "cors_origins",
+  add(o.cors_origins, "cors_origins",
       "origin of web pages that may call the server from a browser, as in "
       "https://chat.example.org; *: all; may be repeated")
       .meta("ORIGIN");
-  add(s.request_log, "request_log", "log a line for each request that has ended");
-  add(s.max_connections, "max_connections", "connections at once; further ones get 503")
+  add(o.request_log, "request_log", "log a line for each request that has ended");
+  add(o.max_connections, "max_connections", "connections at once; further ones get 503")
       .range(1, 1000000);
-  add(s.max_body_mb, "max_body_mb", "longest request body; longer ones get 413")
-      .meta("MB")
+  add(in_mb(o.max_body_bytes), "max_body_mb", "longest request body; longer ones get 413")
       .range(0.001, 1024);
-  add(s.keep_alive_s, "keep_alive_s",
+  add(o.keep_alive, "keep_alive_s",
       "a connection without a request is closed after this time; set it longer than the idle "
       "timeout of a load balancer in front")
-      .meta("SECONDS")
       .range(1, 86400);
-  add(s.trust_request_chat_template, "trust_request_chat_template",
+  add(o.trust_request_chat_template, "trust_request_chat_template",
       "requests may bring their own chat_template");
   add(s.tool_call_parser, "tool_call_parser",
       "format of the model's tool calls in chat answers; auto: found in the chat template")
@@ -255,19 +238,16 @@ void add_server_settings(SettingsTable& table, ServerSettings& s, bool offered) 
       "defaults of sampling. auto: those of the checkpoint's generation_config.json; none: "
       "OpenAI's")
       .choices({"auto", "none"});
-  add(s.slo_ttft_ms, "slo_ttft_ms",
+  add(in_ms(o.objectives.ttft_s), "slo_ttft_ms",
       "first-token deadline of requests without the header x-slo-ttft-ms; 0: none")
-      .meta("MS")
       .range(0, 86400000);
-  add(s.slo_tpot_ms, "slo_tpot_ms",
+  add(in_ms(o.objectives.tpot_s), "slo_tpot_ms",
       "objective for the time between tokens of requests without the header x-slo-tpot-ms; 0: none")
-      .meta("MS")
       .range(0, 86400000);
   table.retire("max_answer_mb", "use max_answers_mb, of which one answer may take an eighth");
-  add(s.max_answers_mb, "max_answers_mb",
+  add(in_mb(o.max_answers_bytes), "max_answers_mb",
       "memory that all running answers may take; further requests get 429. One answer may take an "
       "eighth of it; a request that may need more gets 400")
-      .meta("MB")
       .range(1, 1048576);
   add(s.drain_timeout_s, "drain_timeout_s", "after SIGTERM, running requests have this long to end")
       .meta("SECONDS")
@@ -283,9 +263,8 @@ void add_server_settings(SettingsTable& table, ServerSettings& s, bool offered) 
       "folder for adapters of the registry that cannot be read on this machine: they are fetched "
       "from other engines; default: they are not")
       .meta("DIR");
-  add(s.adapter_store_gb, "adapter_store_gb",
+  add(in_gb(s.adapter_store_bytes), "adapter_store_gb",
       "size limit of adapter_store; the least recently used adapters are removed")
-      .meta("GB")
       .range(0.000001, 1e6);
   add(s.verify_base, "verify_base",
       "identify the base model by every byte of its weights, not by a sample; routers continue a "
@@ -294,18 +273,6 @@ void add_server_settings(SettingsTable& table, ServerSettings& s, bool offered) 
 }
 
 }  // namespace
-
-AdapterMode EngineSettings::mode() const {
-  const std::optional<AdapterMode> mode = parse_adapter_mode(adapter_mode);
-  TANDEM_CHECK(mode.has_value(), "adapter_mode {}", adapter_mode);
-  return *mode;
-}
-
-LoraSharding EngineSettings::sharding() const {
-  const std::optional<LoraSharding> sharding = parse_lora_sharding(lora_sharding);
-  TANDEM_CHECK(sharding.has_value(), "lora_sharding {}", lora_sharding);
-  return *sharding;
-}
 
 void add_device_settings(SettingsTable& table, EngineSettings& s) {
   table.group("Device");

@@ -7,15 +7,19 @@
 
 #include "base/settings/settings.h"
 #include "base/status.h"
-#include "engine/service/adapter_mode.h"
+#include "engine/batching/engine_options.h"
+#include "engine/server/options/server_options.h"
 #include "engine/service/engine_defaults.h"
-#include "engine/service/lora_sharding.h"
 #include "tools/cli/log_settings.h"
 #include "tools/cli/trace_settings.h"
 
 namespace tandem {
 
 struct EngineSettings {
+  EngineSettings() { options.adapter_mode = AdapterMode::planned; }
+
+  // Without what is computed of the settings below.
+  EngineOptions options;
   // Model
   std::string model;
   std::string served_model_name;  // empty: the folder's name
@@ -29,21 +33,14 @@ struct EngineSettings {
   std::vector<std::string> adapter;  // NAME=DIR
   bool strict_adapters = false;      // one of `adapters` that cannot be used is an error
   bool follow_links_outside = false;
-  std::int64_t max_adapters = engine_defaults::kMaxAdapters;
-  std::int64_t max_device_adapters = engine_defaults::kMaxDeviceAdapters;
-  double host_tier_gb = 0;  // 0: chosen
-  std::string adapter_mode{to_string(AdapterMode::planned)};
+  double host_tier_gb = 0;        // 0: chosen
   std::string profile;            // file that `tandem profile` wrote; empty: built-in figures
   std::string learned_costs;      // folder; "none": nothing is kept; empty: in the user's cache
   double cost_error = 1;          // times by which figures are to be too long: benchmarks' alone
   bool calibrate = true;          // where neither a certain profile nor anything learnt is there
   std::int64_t cpu_workers = -1;  // -1: chosen
   std::string worker_cpus;        // "4-15"; empty: chosen
-  double worker_spin_ms = engine_defaults::kWorkerSpinMs;
   double handoff_deadline_ms = engine_defaults::kHandoffDeadlineMs;
-  std::int64_t handoff_tokens = engine_defaults::kHandoffTokens;
-  std::int64_t max_lora_rank = engine_defaults::kMaxLoraRank;
-  std::string lora_sharding{to_string(LoraSharding::automatic)};
   // Device
   std::string device = "auto";
   std::int64_t tensor_parallel = 1;  // devices that share the model
@@ -57,54 +54,28 @@ struct EngineSettings {
   double link_gbps = 0;     // gigabytes per second; 0: not throttled
   // Batching
   std::int64_t max_model_len = 0;  // 0: the model's context
-  std::int64_t max_num_seqs = engine_defaults::kMaxNumSeqs;
-  std::int64_t max_num_batched_tokens = engine_defaults::kMaxNumBatchedTokens;
-  std::int64_t max_queue = engine_defaults::kMaxQueue;
   std::string queue_order = "priority";
-  bool fair_tenants = false;
-  bool early_abort = true;
-  std::int64_t adapter_clusters = 0;  // 0: any number
-  std::int64_t max_passed_over = engine_defaults::kMaxPassedOver;
   // Page pool
   double pool_gb = 0;  // 0: automatic
-  bool prefix_cache = true;
   std::int64_t grammar_cache_mb = engine_defaults::kGrammarCacheMb;
-  bool overlap = true;
-  bool just_in_time = true;  // nobody's setting: a benchmark compares
   std::string graphs = "auto";
   std::int64_t max_graph_batch = 256;
   std::string record_steps;  // file; empty: none
   LogSettings log;
-
-  // What adapter_mode and lora_sharding name; require that it is one of their choices.
-  AdapterMode mode() const;
-  LoraSharding sharding() const;
 };
 
 struct ServerSettings {
-  std::string host = "127.0.0.1";
-  std::int64_t port = 8000;
-  std::string api_key;
-  bool metrics_without_key = false;
+  ServerOptions options;  // without adapter_roots, early_abort and the limit of one answer
   std::vector<std::string> adapter_root;
-  std::vector<std::string> cors_origins;
-  bool request_log = true;
-  std::int64_t max_connections = 1024;
-  double max_body_mb = 8;
-  double keep_alive_s = 75;
-  bool trust_request_chat_template = false;
   std::string tool_call_parser = "auto";
   std::string generation_config = "auto";
-  double slo_ttft_ms = 0;        // 0: none
-  double slo_tpot_ms = 0;        // 0: none
-  double max_answers_mb = 1024;  // of which one answer may take an eighth
   double drain_timeout_s = 30;
   std::string registry;       // URL; empty: none
   std::string advertise;      // URL; empty: of host and port
   std::string adapter_store;  // folder; empty: nothing is fetched from other engines
-  double adapter_store_gb = 10;
+  std::uint64_t adapter_store_bytes = 10'000'000'000;
   bool verify_base = false;
-  TraceSettings tracing;
+  TracingOptions tracing;
 };
 
 // Which of them a command takes as flags. The others are another command's, accepted in config

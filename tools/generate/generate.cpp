@@ -200,7 +200,7 @@ Result<int> generate(const EngineSettings& engine_settings, const GenerateSettin
 int run_generate(const std::vector<std::string>& args) {
   EngineSettings engine;
   engine.log.log_level = "warning";  // the answer is what matters here
-  engine.max_num_seqs = 1;
+  engine.options.max_num_seqs = 1;
   ServerSettings server;
   GenerateSettings settings;
   SettingsTable table;

@@ -193,7 +193,8 @@ int run_pin_apply(const std::vector<std::string>& args) {
   }
   Status status = config.empty() ? Status() : apply_to_config(settings, config);
   if (status && engine != 0) {
-    status = apply_to_engine(settings, static_cast<int>(engine), settings.engine.worker_spin_ms);
+    status = apply_to_engine(settings, static_cast<int>(engine),
+                             settings.engine.options.handoff.spin_ms);
   }
   return status ? kExitOk : report_failure(kInfo, status);
 }

@@ -56,7 +56,7 @@ class FirstTokens {
     EngineSettings with = engine_;
     with.load_format = "dummy";
     with.profile = path.string();
-    with.adapter_mode = to_string(AdapterMode::planned);
+    with.options.adapter_mode = AdapterMode::planned;
     const auto& cpus = target_.worker_cpus;
     with.worker_cpus =
         format_id_list({cpus.begin(), cpus.begin() + static_cast<std::ptrdiff_t>(workers)});
@@ -66,12 +66,12 @@ class FirstTokens {
       with.cpus = format_id_list(target_.engine_cpus);
     }
     with.record_steps.clear();
-    with.prefix_cache = false;
-    with.max_lora_rank = std::max<std::int64_t>(with.max_lora_rank, kBudgetRank);
-    const auto adapters = static_cast<std::int64_t>(kRows.size());
+    with.options.prefix_cache = false;
+    with.options.max_lora_rank = std::max(with.options.max_lora_rank, kBudgetRank);
+    const auto adapters = static_cast<std::int32_t>(kRows.size());
     const std::size_t bytes = adapters_.host_tier_bytes(adapters, kBudgetRank);
     with.host_tier_gb = static_cast<double>(bytes) / 1e9;
-    with.max_device_adapters = std::max(with.max_device_adapters, adapters + 2);
+    with.options.max_device_adapters = std::max(with.options.max_device_adapters, adapters + 2);
     const ModelSpec& c = target_.config;
     with.max_model_len = std::min<std::int64_t>(kContext, c.max_position_embeddings);
     if (with.pool_gb == 0) {

@@ -14,7 +14,7 @@ struct RouteSettings {
   RouterServerOptions server;
   double drain_timeout_s = 30;
   LogSettings log;
-  TraceSettings tracing;
+  TracingOptions tracing;
 };
 
 void add_route_settings(SettingsTable& table, RouteSettings& settings);

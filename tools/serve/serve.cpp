@@ -50,21 +50,9 @@ constexpr std::size_t kReserveBytes = std::size_t{32} << 20;
 constexpr std::uint64_t kAnswersAtOnce = 8;
 
 ServerOptions server_options(const ServerSettings& settings, bool early_abort) {
-  ServerOptions options;
-  options.host = settings.host;
-  options.port = static_cast<int>(settings.port);
-  options.api_key = settings.api_key;
-  for (const std::string& root : settings.adapter_root) options.adapter_roots.emplace_back(root);
-  options.metrics_without_key = settings.metrics_without_key;
-  options.cors_origins = settings.cors_origins;
-  options.request_log = settings.request_log;
-  options.max_body_bytes = static_cast<std::size_t>(settings.max_body_mb * 1024 * 1024);
-  options.keep_alive = duration_of(settings.keep_alive_s);
-  options.max_answers_bytes = static_cast<std::uint64_t>(settings.max_answers_mb * 1024 * 1024);
+  ServerOptions options = settings.options;
+  options.adapter_roots.assign(settings.adapter_root.begin(), settings.adapter_root.end());
   options.max_answer_bytes = options.max_answers_bytes / kAnswersAtOnce;
-  options.max_connections = static_cast<int>(settings.max_connections);
-  options.trust_request_chat_template = settings.trust_request_chat_template;
-  options.objectives = {settings.slo_ttft_ms / 1e3, settings.slo_tpot_ms / 1e3};
   options.early_abort = early_abort;
   return options;
 }
@@ -90,12 +78,12 @@ ToolFormat choose_tool_format(const std::string& setting, const EngineSetup& set
 // Before the model is loaded, which takes minutes.
 Status check_registry(const ServerSettings& settings) {
   if (settings.registry.empty()) return {};
-  const bool is_any = settings.host == "0.0.0.0" || settings.host == "::";
+  const bool is_any = settings.options.host == "0.0.0.0" || settings.options.host == "::";
   if (is_any && settings.advertise.empty()) {
     return invalid(
         "advertise: host {} is every address of this machine; tell the registry how "
         "others reach it, as in --advertise http://10.0.0.7:{}",
-        settings.host, settings.port);
+        settings.options.host, settings.options.port);
   }
   return open_registry(settings.registry).status();
 }
@@ -107,8 +95,8 @@ Result<std::unique_ptr<LocalStore>> open_store(const ServerSettings& settings) {
         "adapter_store: it is for a registry's adapters, and there is no registry; add --registry "
         "URL");
   }
-  const auto bytes = static_cast<std::uint64_t>(settings.adapter_store_gb * 1e9);
-  Result<std::unique_ptr<LocalStore>> store = LocalStore::open(settings.adapter_store, bytes);
+  Result<std::unique_ptr<LocalStore>> store =
+      LocalStore::open(settings.adapter_store, settings.adapter_store_bytes);
   if (!store) return store.status().with_context("adapter_store");
   return store;
 }
@@ -130,7 +118,7 @@ Result<std::unique_ptr<RegistryAdapters>> join_registry(const ServerSettings& se
   adapters.dtype = setup.dtype;
   adapters.roots = settings.adapter_root;
   adapters.store = std::move(store);
-  adapters.peers.api_key = settings.api_key;
+  adapters.peers.api_key = settings.options.api_key;
   return RegistryAdapters::join(settings.registry, entry, *setup.engine, std::move(adapters));
 }
 
@@ -202,12 +190,12 @@ Result<int> serve(const EngineSettings& engine_settings, const ServerSettings& s
                 start_tracing(server_settings.tracing, "tandem serve", engine_id));
   std::unique_ptr<EngineSetup> setup;          // outlives the server, which points into it
   std::unique_ptr<RegistryAdapters> registry;  // so does this; null: none
-  TANDEM_ASSIGN(const auto server,
-                Server::create(server_options(server_settings, engine_settings.early_abort)));
-  make_room_for_connections(server_settings.max_connections, 1);
-  warn_of_open_host(server_settings.host, server_settings.api_key);
+  TANDEM_ASSIGN(const auto server, Server::create(server_options(
+                                       server_settings, engine_settings.options.line.early_abort)));
+  make_room_for_connections(server_settings.options.max_connections, 1);
+  warn_of_open_host(server_settings.options.host, server_settings.options.api_key);
   TANDEM_TRY(server->start());
-  const std::string address = listening_url(server_settings.host, server->port());
+  const std::string address = listening_url(server_settings.options.host, server->port());
   log::info("listening on {}; loading, /ready says when it is done", address);
 
   TANDEM_ASSIGN(setup, set_up_engine(engine_settings, adapters, LoadReport::progress,

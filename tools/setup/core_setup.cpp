@@ -19,7 +19,7 @@ namespace {
 constexpr std::chrono::seconds kPatience(2);
 
 bool has_workers(const EngineSettings& settings) {
-  return hands_over(settings.mode()) && settings.cpu_workers != 0;
+  return hands_over(settings.options.adapter_mode) && settings.cpu_workers != 0;
 }
 
 std::size_t num_usable_cores(const MachineMap& machine) {

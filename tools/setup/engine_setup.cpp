@@ -150,7 +150,7 @@ std::string device_name(const EngineSetup& setup) {
 void choose_first_costs(const EngineSettings& settings, FirstCosts costs, EngineSetup& setup,
                         EngineOptions& options) {
   constexpr double kCalibration_s = 2;
-  if (costs == FirstCosts::figures || !goes_by_figures(settings.mode())) return;
+  if (costs == FirstCosts::figures || !goes_by_figures(settings.options.adapter_mode)) return;
   if (costs == FirstCosts::kept) {
     setup.kept_costs = open_kept_costs(settings, setup.config, setup.dtype,
                                        setup.devices.front()->info(), options.handoff);
@@ -348,33 +348,18 @@ Result<EngineOptions> choose_engine_options(const EngineSettings& settings, cons
     length = pages * page_tokens;
     log::warning("context cut to {} tokens, which is what the page pool holds", length);
   }
-  EngineOptions options;
-  options.max_num_seqs = static_cast<std::int32_t>(settings.max_num_seqs);
-  options.max_num_batched_tokens = static_cast<std::int32_t>(settings.max_num_batched_tokens);
+  EngineOptions options = settings.options;
   options.max_model_len = static_cast<std::int32_t>(length);
   options.num_pages = static_cast<std::int32_t>(pages);
   options.page_tokens = static_cast<std::int32_t>(page_tokens);
-  options.prefix_cache = settings.prefix_cache;
   options.grammar_cache_bytes = static_cast<std::size_t>(settings.grammar_cache_mb) << 20;
   options.constraint_program = "";  // this one
-  options.overlap = settings.overlap;
-  options.just_in_time = settings.just_in_time;
   const bool graphs = settings.graphs == "auto" ? device.info().is_cuda : settings.graphs != "off";
   options.max_graph_batch = graphs ? static_cast<std::int32_t>(settings.max_graph_batch) : 0;
   options.record_at_start = graphs;
   options.tune_at_start = device.info().is_cuda;
-  options.max_queue = static_cast<std::int32_t>(settings.max_queue);
   options.line.by_priority = settings.queue_order == "priority";
-  options.line.fair = settings.fair_tenants;
-  options.line.early_abort = settings.early_abort;
-  options.line.adapter_clusters = static_cast<std::int32_t>(settings.adapter_clusters);
-  options.line.max_passed_over = static_cast<std::int32_t>(settings.max_passed_over);
-  options.max_adapters = static_cast<std::int32_t>(settings.max_adapters);
-  options.max_device_adapters = static_cast<std::int32_t>(settings.max_device_adapters);
   options.host_tier_bytes = host_tier_bytes;
-  options.adapter_mode = settings.mode();
-  options.max_lora_rank = static_cast<std::int32_t>(settings.max_lora_rank);
-  options.lora_sharding = settings.sharding();
   return options;
 }
 

@@ -42,7 +42,7 @@ void tell_of_no_workers(const EngineSettings& settings, const DeviceInfo& device
       "no CPU workers, adapter_mode {} works as pipelined: the cores that this engine may use are "
       "too few beside its own threads; give this process more, name some in worker_cpus, or say "
       "cpu_workers",
-      settings.adapter_mode);
+      to_string(settings.options.adapter_mode));
 }
 
 }  // namespace
@@ -50,8 +50,8 @@ void tell_of_no_workers(const EngineSettings& settings, const DeviceInfo& device
 Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const ModelSpec& config,
                                       DType dtype, const DeviceInfo& device,
                                       const std::string& model_name, const PinPlan& plan) {
-  HandoffOptions options;
-  if (hands_over(settings.mode())) {
+  HandoffOptions options = settings.options.handoff;
+  if (hands_over(settings.options.adapter_mode)) {
     TANDEM_ASSIGN(options.costs, choose_costs(settings, config, dtype, device));
   }
   // Also without workers: routers and pickers are told what a cold start takes.
@@ -60,10 +60,8 @@ Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const Mode
         std::min(options.costs.link_bytes_per_s, settings.link_gbps * 1e9);
   }
   if (settings.cost_error != 1) options.costs = options.costs.slowed(settings.cost_error);
-  if (!hands_over(settings.mode())) return options;
-  options.max_rows = static_cast<std::int32_t>(settings.handoff_tokens);
+  if (!hands_over(settings.options.adapter_mode)) return options;
   options.deadline_us = static_cast<std::uint32_t>(settings.handoff_deadline_ms * 1000);
-  options.spin_ms = settings.worker_spin_ms;
   options.model_name = model_name;
   options.start_workers = WorkerPool::start;
   if (plan.workers.empty()) {

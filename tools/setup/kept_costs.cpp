@@ -86,7 +86,7 @@ std::unique_ptr<KeptCosts> open_kept_costs(const EngineSettings& settings, const
                                            DType dtype, const DeviceInfo& device,
                                            const HandoffOptions& handoff) {
   if (settings.learned_costs == kNone || handoff.groups.empty()) return nullptr;
-  if (!goes_by_figures(settings.mode())) return nullptr;
+  if (!goes_by_figures(settings.options.adapter_mode)) return nullptr;
   const fs::path folder =
       settings.learned_costs.empty() ? default_costs_folder() : settings.learned_costs;
   if (folder.empty()) return nullptr;

@@ -56,9 +56,9 @@ Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const Mod
   const Shard shard{0, static_cast<std::int32_t>(settings.tensor_parallel)};  // of the most bytes
   const PoolLayout layout =
       PoolLayout::of(shape_of_shard(config, shard.size), dtype, engine_defaults::kPageTokens);
-  const ModelLimits limits{static_cast<std::int32_t>(settings.max_num_batched_tokens),
-                           max_logit_rows(static_cast<std::int32_t>(settings.max_num_seqs)),
-                           max_model_len, static_cast<std::int32_t>(settings.max_lora_rank)};
+  const ModelLimits limits{settings.options.max_num_batched_tokens,
+                           max_logit_rows(settings.options.max_num_seqs), max_model_len,
+                           settings.options.max_lora_rank};
   const bool gpu = device.info().is_cuda;
   // Host devices share one memory.
   const auto memory =
@@ -107,7 +107,7 @@ Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const Mod
   // No more than every sequence at full length can use, and as much again for adapters and for
   // prefixes to keep.
   const std::int64_t longest = (max_model_len + layout.page_tokens - 1) / layout.page_tokens;
-  return std::min({pages, 2 * settings.max_num_seqs * longest, most_pages(layout)});
+  return std::min({pages, 2 * settings.options.max_num_seqs * longest, most_pages(layout)});
 }
 
 }  // namespace tandem

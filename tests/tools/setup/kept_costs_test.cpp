@@ -142,9 +142,9 @@ TEST_F(KeptCostsTest, GiveUpWhereTheFolderCannotBeMade) {
 
 TEST_F(KeptCostsTest, AreNoneWithoutWorkersPlansOrAFolder) {
   EXPECT_NE(open(), nullptr);
-  settings_.adapter_mode = "pipelined";
+  settings_.options.adapter_mode = AdapterMode::pipelined;
   EXPECT_EQ(open(), nullptr);
-  settings_.adapter_mode = "planned";
+  settings_.options.adapter_mode = AdapterMode::planned;
   handoff_.groups.clear();
   EXPECT_EQ(open(), nullptr);
   handoff_.groups.push_back({-1, {1}, 0});

@@ -151,9 +151,10 @@ Result<int> bench_coldstart(EngineSettings engine, const ColdStartSettings& sett
   if (engine.max_model_len == 0) {
     engine.max_model_len = std::min<std::int64_t>(2048, config.max_position_embeddings);
   }
-  engine.max_lora_rank = std::max({std::int64_t{128}, std::int64_t{options.rank},
-                                   *std::ranges::max_element(options.sweep.ranks)});
-  engine.max_adapters = 1 << 20;
+  engine.options.max_lora_rank =
+      std::max({128, options.rank,
+                static_cast<std::int32_t>(*std::ranges::max_element(options.sweep.ranks))});
+  engine.options.max_adapters = 1 << 20;
   ColdAdapters adapters(config, dtype);
 
   BenchReport report("coldstart", command);
@@ -199,8 +200,8 @@ int run_bench_coldstart(const std::vector<std::string>& args) {
   EngineSettings engine;
   engine.model = "auto";
   engine.load_format = "dummy";
-  engine.max_num_seqs = 64;
-  engine.max_num_batched_tokens = 2048;
+  engine.options.max_num_seqs = 64;
+  engine.options.max_num_batched_tokens = 2048;
   ColdStartSettings bench;
   ReportSettings report;
   ServerSettings server;

@@ -23,9 +23,9 @@ std::vector<std::string> names_of(const std::vector<AdapterInfo>& adapters) {
 Result<std::unique_ptr<ColdEngine>> ColdEngine::start(const EngineSettings& settings,
                                                       ColdAdapters& adapters) {
   std::unique_ptr<ColdEngine> cold(new ColdEngine(adapters));
-  cold->cached_ = keeps_all(settings.mode());
+  cold->cached_ = keeps_all(settings.options.adapter_mode);
   constexpr double kLonger = 1.25;
-  cold->settle_s_ = kLonger * settings.worker_spin_ms / 1e3;
+  cold->settle_s_ = kLonger * settings.options.handoff.spin_ms / 1e3;
   TANDEM_ASSIGN(cold->setup_,
                 set_up_engine(settings, {}, LoadReport::terminal_only, FirstCosts::measured));
   return cold;

@@ -196,11 +196,11 @@ Result<ColdRuns> run_cold_starts(const EngineSettings& settings, const ColdStart
         const Wanted wanted(options, link, mode, round);
         if (!wanted.any()) continue;
         EngineSettings with = settings;
-        with.adapter_mode = to_string(mode);
+        with.options.adapter_mode = mode;
         with.link_gbps = link == ColdLink::slow ? options.slow_link_gbps : settings.link_gbps;
         with.host_tier_gb = static_cast<double>(host_tier_bytes(options, adapters)) / 1e9;
-        with.max_device_adapters =
-            std::max<std::int64_t>(with.max_device_adapters, options.requests + kOtherAdapters + 2);
+        with.options.max_device_adapters =
+            std::max(with.options.max_device_adapters, options.requests + kOtherAdapters + 2);
         const TimePoint start = clock.now();
         TANDEM_ASSIGN(const auto engine, ColdEngine::start(with, adapters));
         ColdRun& run = runs[{link, mode}];

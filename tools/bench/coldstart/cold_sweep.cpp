@@ -80,14 +80,15 @@ class Sweep {
     const auto most = *std::ranges::max_element(options_.adapters) * (options_.rounds + 1);
     const auto rank = static_cast<std::int32_t>(*std::ranges::max_element(options_.ranks));
     const double bytes = static_cast<double>(adapters_.host_tier_bytes(most, rank));
-    with.adapter_mode = to_string(mode);
+    with.options.adapter_mode = mode;
     // Engines take turns: each burst should find its own and all other workers asleep.
-    with.worker_spin_ms = std::min(with.worker_spin_ms, kSpinMs);
-    with.prefix_cache = false;  // the same few contents and prompts are used repeatedly
+    with.options.handoff.spin_ms = std::min(with.options.handoff.spin_ms, kSpinMs);
+    with.options.prefix_cache = false;  // the same few contents and prompts are used repeatedly
     with.link_gbps = link_gbps;
     with.host_tier_gb = bytes / 1e9;
     if (with.pool_gb == 0) with.pool_gb = 1.25 * bytes / 1e9 + 4;
-    with.max_device_adapters = std::max(with.max_device_adapters, most + 2);
+    with.options.max_device_adapters =
+        std::max(with.options.max_device_adapters, static_cast<std::int32_t>(most + 2));
     return with;
   }
 

@@ -30,13 +30,13 @@ std::string name_of(double cost_error) {
 EngineSettings settings_for(const EngineSettings& settings, const ColdStartOptions& options,
                             const ColdAdapters& adapters, double cost_error) {
   EngineSettings with = settings;
-  with.adapter_mode = to_string(AdapterMode::planned);
+  with.options.adapter_mode = AdapterMode::planned;
   with.calibrate = false;
   with.cost_error = cost_error;
   if (with.link_gbps == 0) with.link_gbps = options.slow_link_gbps;
   with.host_tier_gb =
       static_cast<double>(adapters.host_tier_bytes(kMostAtOnce, options.rank)) / 1e9;
-  with.max_device_adapters = std::max<std::int64_t>(with.max_device_adapters, kMostAtOnce);
+  with.options.max_device_adapters = std::max(with.options.max_device_adapters, kMostAtOnce);
   return with;
 }
 

@@ -37,7 +37,7 @@ struct Arm {
 Result<Arm> start(EngineSettings settings, bool just_in_time) {
   const char* name = just_in_time ? "just in time" : "at once";
   log::info("starting an engine that enqueues steps {}", name);
-  settings.just_in_time = just_in_time;
+  settings.options.just_in_time = just_in_time;
   Arm arm{name,
           nullptr,
           {fmt::format("first token of {} tokens, steps enqueued {}", kPrompt, name), "ms", {}},
@@ -68,9 +68,9 @@ Status run_round(Arm& arm, const std::vector<std::string>& adapters, std::uint64
 
 Status measure_arrivals(const EngineSettings& settings, int rounds, BenchReport& report) {
   EngineSettings with = settings;
-  with.max_num_seqs = 64;
-  with.max_num_batched_tokens = 2048;
-  with.max_lora_rank = kArrivalRank;
+  with.options.max_num_seqs = 64;
+  with.options.max_num_batched_tokens = 2048;
+  with.options.max_lora_rank = kArrivalRank;
   with.cpu_workers = 0;  // all adapters are resident
   if (with.pool_gb == 0) with.pool_gb = kPoolGb;
   std::vector<DummyAdapter> adapters;

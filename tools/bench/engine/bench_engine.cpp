@@ -169,7 +169,7 @@ void add_bars(BenchReport& report, const StepBench& bench, const Timings& timing
 
 // Runs a whole engine, because the masks are waited for between its steps.
 Status time_constrained(EngineSettings settings, BenchReport& report) {
-  settings.max_num_seqs = 32;
+  settings.options.max_num_seqs = 32;
   settings.max_model_len = 256;
   TANDEM_ASSIGN(const auto bench, ServingBench::start(settings));
   return measure_constrained(*bench, 3, 24, report);

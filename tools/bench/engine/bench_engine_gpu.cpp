@@ -86,9 +86,9 @@ class GpuBench {
   Status run_engine() {
     log::info("starting the engine");
     EngineSettings settings = settings_;
-    settings.max_num_seqs = 64;
-    settings.max_num_batched_tokens = 2048;
-    settings.max_lora_rank = 64;
+    settings.options.max_num_seqs = 64;
+    settings.options.max_num_batched_tokens = 2048;
+    settings.options.max_lora_rank = 64;
     std::vector<DummyAdapter> adapters;
     adapters.reserve(kLoraBatch);
     for (std::int32_t i = 0; i < kLoraBatch; ++i) {

@@ -49,8 +49,8 @@ void add_sizes(ServingBench& bench, const EngineSettings& settings,
     costs.adapter_bytes[adapter.name] =
         static_cast<double>(adapter_bytes(config, dtype, adapter.rank, adapter.modules));
   }
-  costs.max_sequences = static_cast<std::int32_t>(settings.max_num_seqs);
-  costs.max_prompt_tokens = static_cast<std::int32_t>(settings.max_num_batched_tokens);
+  costs.max_sequences = settings.options.max_num_seqs;
+  costs.max_prompt_tokens = settings.options.max_num_batched_tokens;
   const EngineStats stats = bench.engine().stats();
   costs.pool_bytes = static_cast<double>(stats.pages_total * stats.page_tokens) * costs.token_bytes;
 }
@@ -72,10 +72,10 @@ double most_requests(const std::vector<std::string>& names, const ByteCosts& cos
 Status measure_many_adapters(const EngineSettings& engine_settings, const ModelSpec& config,
                              DType dtype, BenchReport& report) {
   EngineSettings settings = engine_settings;
-  settings.max_num_seqs = 256;
-  settings.max_num_batched_tokens = 2048;
+  settings.options.max_num_seqs = 256;
+  settings.options.max_num_batched_tokens = 2048;
   settings.max_model_len = 1040;
-  settings.max_lora_rank = 64;
+  settings.options.max_lora_rank = 64;
   ByteCosts costs;
   TANDEM_TRY(measure_device(settings, dtype, costs));
 

@@ -19,12 +19,12 @@ constexpr std::int32_t kColdRank = 64;
 // Limits for both engines of a comparison, even if the settings allow more.
 EngineSettings cold_settings(const ShardServing& serving) {
   EngineSettings settings = serving.settings;
-  settings.max_num_seqs = serving.on_gpu ? 64 : 16;
-  settings.max_num_batched_tokens = serving.on_gpu ? 2048 : 512;
+  settings.options.max_num_seqs = serving.on_gpu ? 64 : 16;
+  settings.options.max_num_batched_tokens = serving.on_gpu ? 2048 : 512;
   settings.max_model_len =
       std::min<std::int64_t>(serving.on_gpu ? 2048 : 512, serving.config.max_position_embeddings);
-  settings.max_lora_rank = 128;
-  settings.max_adapters = 1 << 20;
+  settings.options.max_lora_rank = 128;
+  settings.options.max_adapters = 1 << 20;
   return settings;
 }
 
@@ -84,10 +84,10 @@ Status measure_sharded_throughput(const ShardServing& serving, BenchReport& repo
   trace.seed = 1;
   trace.longest = serving.on_gpu ? 512 : 32;
   EngineSettings settings = serving.settings;
-  settings.max_num_seqs = serving.on_gpu ? 256 : 16;
-  settings.max_num_batched_tokens = serving.on_gpu ? 2048 : 512;
+  settings.options.max_num_seqs = serving.on_gpu ? 256 : 16;
+  settings.options.max_num_batched_tokens = serving.on_gpu ? 2048 : 512;
   settings.max_model_len = 2 * trace.longest + 16;
-  settings.max_lora_rank = 64;
+  settings.options.max_lora_rank = 64;
   settings.host_tier_gb =
       static_cast<double>(host_tier_bytes_for(serving.config, serving.dtype, adapters)) / 1e9;
   const std::int64_t devices = serving.settings.tensor_parallel;
@@ -114,7 +114,7 @@ Status compare_sharded_answers(const ShardServing& serving, BenchReport& report)
   log::info("answers of one device and of {}", serving.settings.tensor_parallel);
   ColdAdapters adapters(serving.config, serving.dtype);
   EngineSettings settings = cold_settings(serving);
-  settings.adapter_mode = to_string(AdapterMode::cached);
+  settings.options.adapter_mode = AdapterMode::cached;
   settings.host_tier_gb =
       static_cast<double>(adapters.host_tier_bytes(ColdAdapters::kContents * 4, kColdRank)) / 1e9;
   double effect = 0;

@@ -48,7 +48,7 @@ double span_ns(bool traced) {
 Status measure_tracing(EngineSettings settings, std::int64_t rounds, BenchReport& report) {
   report.add({"L0", "recording a step's span", span_ns(true), "ns", Must::be_at_most, 500});
   report.fact("the same with tracing off, ns", span_ns(false));
-  settings.max_num_seqs = kTracedBatch;
+  settings.options.max_num_seqs = kTracedBatch;
   settings.max_model_len = kTracedPrompt + kTracedTokens;
   TracingOptions options;
   options.file = "/dev/null";  // excludes the disk's time
