@@ -48,47 +48,31 @@ constexpr std::int32_t kMaxTraceMinutes = 1440;
 constexpr std::uint64_t kMaxStatsBytes = std::uint64_t{64} << 20;
 
 struct SimulateSettings {
+  SimulationOptions options;  // without what the texts below say
   std::string compare = "all";
-  std::int64_t engines = 60;
   std::string machine = "a10";
   std::string stats;
   std::string kernel = "bgmv";
   std::string cold_start = "cpu_assist";
   std::string batching = "mixed";
-  std::int64_t adapter_clusters = 0;
-  double ttft_deadline_s = 0;
-  double slo_factor = 1.5;
-  double satisfied_ttft_s = 6;
-  std::string arrivals = "poisson";
-  double rps = 340;
   double load = 0;
-  double cv = 3;
   std::string trace;
   std::string requests;
   std::string write_trace;
-  double duration_s = 300;
-  double warmup_s = 30;
-  std::int64_t adapters = 40'000;
-  std::string popularity = "azure";
-  double zipf_exponent = 1;
-  double shift = 0;
-  std::string lengths = "alpaca";
   std::string ranks = "8,16,32,64";
-  std::int64_t prefixes = 0;
-  std::int64_t prefix_tokens = 500;
-  bool tell_prefixes = true;
-  std::int64_t seed = 1;
   std::string json;
   std::string html;
 };
 
 void add_settings(SettingsTable& table, SimulateSettings& s) {
-  const auto add = [&](auto& member, const char* key, const char* help) -> SettingsField& {
-    return table.add(member, key, help).flag_only();
+  SimulationOptions& o = s.options;
+  WorkloadOptions& w = o.workload;
+  const auto add = [&](SettingsMember member, const char* key, const char* help) -> SettingsField& {
+    return table.add(std::move(member), key, help).flag_only();
   };
   table.group("Policies and engines");
   add(s.compare, "compare", "policies to compare: all, or names separated by commas").meta("NAMES");
-  add(s.engines, "engines", "number of engines in the cluster").range(1, 10'000);
+  add(o.engines, "engines", "number of engines in the cluster").range(1, 10'000);
   add(s.machine, "machine", "machine that each engine runs on").choices(sim_machine_names());
   add(s.stats, "stats", "answer of an idle engine's GET /v1/stats; replaces --machine")
       .meta("FILE");
@@ -101,23 +85,24 @@ void add_settings(SettingsTable& table, SimulateSettings& s) {
   add(s.batching, "batching",
       "mixed: prompts share steps with decode; separate: prompts have steps of their own")
       .choices({"mixed", "separate"});
-  add(s.adapter_clusters, "adapter_clusters", "most distinct adapters in a batch; 0: no limit")
+  add(o.line.adapter_clusters, "adapter_clusters", "most distinct adapters in a batch; 0: no limit")
       .range(0, 4096);
-  add(s.ttft_deadline_s, "ttft_deadline_s",
+  add(o.line.ttft_deadline_s, "ttft_deadline_s",
       "deadline of the first token; a request that would miss it is dropped before it starts; "
       "0: none")
       .range(0, 3600);
-  add(s.slo_factor, "slo_factor",
+  add(o.slo_factor, "slo_factor",
       "SLO: time per token, as a multiple of that of a request served alone")
       .range(0.01, 1000);
-  add(s.satisfied_ttft_s, "satisfied_ttft_s", "TTFT at which user satisfaction reaches zero")
+  add(o.satisfied_ttft_s, "satisfied_ttft_s", "TTFT at which user satisfaction reaches zero")
       .range(0.001, 3600);
   table.group("Requests");
-  add(s.arrivals, "arrivals", "arrival process").choices({"poisson", "gamma", "trace"});
-  add(s.rps, "rps", "requests a second; a trace is scaled to this rate").range(0.001, 1e6);
+  add(w.arrivals, "arrivals", "arrival process").choices({"poisson", "gamma", "trace"});
+  add(w.requests_per_s, "rps", "requests a second; a trace is scaled to this rate")
+      .range(0.001, 1e6);
   add(s.load, "load", "arrival rate as a share of the cluster's capacity; replaces --rps")
       .range(0, 10);
-  add(s.cv, "cv", "coefficient of variation of the gaps between gamma arrivals").range(0.1, 30);
+  add(w.cv, "cv", "coefficient of variation of the gaps between gamma arrivals").range(0.1, 30);
   add(s.trace, "trace", "calls by function and minute, in the format of the Azure Functions traces")
       .meta("FILE");
   add(s.requests, "requests",
@@ -125,24 +110,24 @@ void add_settings(SettingsTable& table, SimulateSettings& s) {
       .meta("FILE");
   add(s.write_trace, "write_trace", "write a trace with this popularity and rate, and stop")
       .meta("FILE");
-  add(s.duration_s, "duration_s", "length of the period in which requests arrive").range(1, 1e6);
-  add(s.warmup_s, "warmup_s", "period at the start whose requests do not count").range(0, 1e6);
-  add(s.adapters, "adapters", "number of adapters; with --trace its functions are the adapters")
+  add(w.duration_s, "duration_s", "length of the period in which requests arrive").range(1, 1e6);
+  add(o.warmup_s, "warmup_s", "period at the start whose requests do not count").range(0, 1e6);
+  add(w.adapters, "adapters", "number of adapters; with --trace its functions are the adapters")
       .range(1, 2'000'000);
-  add(s.popularity, "popularity", "distribution of requests over adapters")
+  add(w.popularity, "popularity", "distribution of requests over adapters")
       .choices({"azure", "zipf", "uniform"});
-  add(s.zipf_exponent, "zipf_exponent", "exponent of zipf").range(0, 10);
-  add(s.shift, "shift", "share of the time after which other adapters become popular; 0: never")
+  add(w.zipf_exponent, "zipf_exponent", "exponent of zipf").range(0, 10);
+  add(w.shift_at, "shift", "share of the time after which other adapters become popular; 0: never")
       .range(0, 0.99);
-  add(s.lengths, "lengths", "lengths of prompts and answers")
+  add(w.lengths, "lengths", "lengths of prompts and answers")
       .choices({"alpaca", "sharegpt", "uniform"});
   add(s.ranks, "ranks", "ranks of adapters, all equally frequent").meta("N,...");
-  add(s.prefixes, "prefixes",
+  add(w.prefixes, "prefixes",
       "number of texts that the prompts of one adapter begin with, all equally frequent; 0: none")
       .range(0, 1'000'000);
-  add(s.prefix_tokens, "prefix_tokens", "length of each of these texts").range(1, 1'000'000);
-  add(s.tell_prefixes, "tell_prefixes", "tell policies which engines each text was sent to");
-  add(s.seed, "seed", "seed of the requests and of random policies").at_least(0);
+  add(w.prefix_tokens, "prefix_tokens", "length of each of these texts").range(1, 1'000'000);
+  add(o.tell_prefixes, "tell_prefixes", "tell policies which engines each text was sent to");
+  add(w.seed, "seed", "seed of the requests and of random policies").at_least(0);
   table.group("Report");
   add(s.json, "json", "write all figures to this file").meta("FILE");
   add(s.html, "html", "write a page with figures and plots to this file").meta("FILE");
@@ -210,31 +195,11 @@ void use_recorded(const std::vector<SimRequest>& requests, WorkloadOptions& work
 }
 
 Result<SimulationOptions> simulation_options(const SimulateSettings& s) {
-  SimulationOptions options;
+  SimulationOptions options = s.options;
   TANDEM_ASSIGN(options.machine, machine_of(s));
   TANDEM_ASSIGN(options.cold_start, parse_cold_start(s.cold_start));
+  TANDEM_ASSIGN(options.workload.ranks, parse_ranks(s.ranks));
   options.mixed_steps = s.batching == "mixed";
-  options.line.adapter_clusters = static_cast<std::int32_t>(s.adapter_clusters);
-  options.line.ttft_deadline_s = s.ttft_deadline_s;
-  options.engines = static_cast<std::int32_t>(s.engines);
-  options.warmup_s = s.warmup_s;
-  options.slo_factor = s.slo_factor;
-  options.satisfied_ttft_s = s.satisfied_ttft_s;
-  WorkloadOptions& workload = options.workload;
-  workload.arrivals = s.arrivals;
-  workload.requests_per_s = s.rps;
-  workload.cv = s.cv;
-  workload.duration_s = s.duration_s;
-  workload.adapters = s.adapters;
-  workload.popularity = s.popularity;
-  workload.zipf_exponent = s.zipf_exponent;
-  workload.lengths = s.lengths;
-  TANDEM_ASSIGN(workload.ranks, parse_ranks(s.ranks));
-  workload.prefixes = static_cast<std::int32_t>(s.prefixes);
-  workload.prefix_tokens = static_cast<std::int32_t>(s.prefix_tokens);
-  options.tell_prefixes = s.tell_prefixes;
-  workload.shift_at = s.shift;
-  workload.seed = static_cast<std::uint64_t>(s.seed);
   return options;
 }
 
@@ -265,40 +230,40 @@ class SimulateProgress {
 
 std::vector<std::pair<std::string, nlohmann::json>> setting_of(const SimulateSettings& s,
                                                                const SimulationOptions& options) {
-  return {{"engines", s.engines},
+  return {{"engines", options.engines},
           {"machine", options.machine.name},
           {"kernel", options.machine.costs.kernel == LoraKernel::bgmv ? "bgmv" : "mbgmv"},
           {"cold_start", s.cold_start},
           {"batching", s.batching},
-          {"adapter_clusters", s.adapter_clusters},
-          {"ttft_deadline_s", s.ttft_deadline_s},
-          {"slo_factor", s.slo_factor},
+          {"adapter_clusters", options.line.adapter_clusters},
+          {"ttft_deadline_s", options.line.ttft_deadline_s},
+          {"slo_factor", options.slo_factor},
           {"arrivals", options.workload.arrivals},
           {"requests_per_s", options.workload.requests_per_s},
-          {"cv", s.cv},
+          {"cv", options.workload.cv},
           {"trace", s.trace},
           {"duration_s", options.workload.duration_s},
-          {"warmup_s", s.warmup_s},
+          {"warmup_s", options.warmup_s},
           {"adapters", options.workload.adapters},
-          {"popularity", s.popularity},
-          {"zipf_exponent", s.zipf_exponent},
-          {"shift", s.shift},
-          {"lengths", s.lengths},
+          {"popularity", options.workload.popularity},
+          {"zipf_exponent", options.workload.zipf_exponent},
+          {"shift", options.workload.shift_at},
+          {"lengths", options.workload.lengths},
           {"ranks", options.workload.ranks},
-          {"prefixes", s.prefixes},
-          {"prefix_tokens", s.prefix_tokens},
-          {"tell_prefixes", s.tell_prefixes},
-          {"seed", s.seed}};
+          {"prefixes", options.workload.prefixes},
+          {"prefix_tokens", options.workload.prefix_tokens},
+          {"tell_prefixes", options.tell_prefixes},
+          {"seed", options.workload.seed}};
 }
 
 Result<int> write_trace(const SimulateSettings& s) {
+  const WorkloadOptions& w = s.options.workload;
   const auto minutes =
-      std::clamp(static_cast<std::int32_t>(s.duration_s / 60), 1, kMaxTraceMinutes);
-  TANDEM_ASSIGN(const auto weights, popularity_weights(s.popularity, s.adapters, s.zipf_exponent));
-  TANDEM_TRY(
-      write_output("write-trace", s.write_trace,
-                   make_azure_trace(weights, s.rps, minutes, static_cast<std::uint64_t>(s.seed))));
-  fmt::print("written: {}, {} functions, {} minutes\n", s.write_trace, s.adapters, minutes);
+      std::clamp(static_cast<std::int32_t>(w.duration_s / 60), 1, kMaxTraceMinutes);
+  TANDEM_ASSIGN(const auto weights, popularity_weights(w.popularity, w.adapters, w.zipf_exponent));
+  TANDEM_TRY(write_output("write-trace", s.write_trace,
+                          make_azure_trace(weights, w.requests_per_s, minutes, w.seed)));
+  fmt::print("written: {}, {} functions, {} minutes\n", s.write_trace, w.adapters, minutes);
   return kExitOk;
 }
 
@@ -308,7 +273,8 @@ Result<int> simulate(const SimulateSettings& s, const std::string& command) {
   TANDEM_ASSIGN(SimulationOptions options, simulation_options(s));
   std::optional<AzureTrace> trace;
   if (!s.trace.empty()) {
-    if (s.arrivals != "trace") return invalid("trace: it is read with --arrivals trace alone");
+    if (options.workload.arrivals != "trace")
+      return invalid("trace: it is read with --arrivals trace alone");
     TANDEM_ASSIGN(const std::string text, read_text_file(s.trace, kMaxTraceBytes));
     auto parsed = parse_azure_trace(text);
     if (!parsed) return parsed.status().with_context(s.trace);
@@ -336,7 +302,7 @@ Result<int> simulate(const SimulateSettings& s, const std::string& command) {
   fmt::print(
       "{} engines: {}\n{:.0f} requests/s of at most {:.0f}; SLO {:.2f} ms per token; times "
       "in ms\n\n{}",
-      s.engines, report.machine, options.workload.requests_per_s, report.capacity_per_s,
+      options.engines, report.machine, options.workload.requests_per_s, report.capacity_per_s,
       report.slo_token_ms, simulate_table_head());
   const SteadyClock clock;
   for (const std::string& policy : policies) {
