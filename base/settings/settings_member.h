@@ -57,12 +57,13 @@ struct SettingsMember {
   std::string meta;                  // the unit in the help; empty: a name that fits the type
 };
 
-// The member is `times / over` times the setting.
-template <typename T>
+// The member is `times / over` times the setting, which is a Value.
+template <typename Value = double, typename T>
 SettingsMember in_units(const char* unit, T& member, double times, double over) {
-  SettingsMember made(
-      static_cast<double>(member) / times * over,
-      [&member, times, over](double value) { member = static_cast<T>(value * times / over); });
+  SettingsMember made(static_cast<Value>(static_cast<double>(member) / times * over),
+                      [&member, times, over](Value value) {
+                        member = static_cast<T>(static_cast<double>(value) * times / over);
+                      });
   made.meta = unit;
   return made;
 }
@@ -72,9 +73,9 @@ SettingsMember in_ms(T& member) {
   return in_units("MS", member, 1, 1e3);
 }
 // Members in bytes.
-template <typename T>
+template <typename Value = double, typename T>
 SettingsMember in_mb(T& member) {
-  return in_units("MB", member, 1 << 20, 1);
+  return in_units<Value>("MB", member, 1 << 20, 1);
 }
 template <typename T>
 SettingsMember in_gb(T& member) {

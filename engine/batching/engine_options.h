@@ -18,21 +18,21 @@
 namespace tandem {
 
 struct EngineOptions {
-  std::int32_t max_num_seqs = engine_defaults::kMaxNumSeqs;
-  std::int32_t max_num_batched_tokens = engine_defaults::kMaxNumBatchedTokens;
+  std::int32_t max_num_seqs = 256;
+  std::int32_t max_num_batched_tokens = 512;
   std::int32_t max_prefill_chunk = 0;  // 0: only max_num_batched_tokens limits a chunk
   std::int32_t max_model_len = 0;      // tokens of prompt and output; > 0
   std::int32_t num_pages = 0;          // at least one sequence of max_model_len must fit
   std::int32_t page_tokens = engine_defaults::kPageTokens;
   bool prefix_cache = true;
-  std::size_t grammar_cache_bytes = std::size_t{engine_defaults::kGrammarCacheMb} << 20;
-  std::optional<std::string> constraint_program = {};         // as ConstraintOptions::program
-  std::int32_t max_queue = engine_defaults::kMaxQueue;        // waiting continuations, then 429
-  LineOptions line = {};                                      // the order in which they wait
-  std::int32_t max_adapters = engine_defaults::kMaxAdapters;  // loaded at once, in any tier
+  std::size_t grammar_cache_bytes = std::size_t{64} << 20;
+  std::optional<std::string> constraint_program = {};  // as ConstraintOptions::program
+  std::int32_t max_queue = 4096;                       // waiting continuations, then 429
+  LineOptions line = {};                               // the order in which they wait
+  std::int32_t max_adapters = 4096;                    // loaded at once, in any tier
   // On the device at once, if there are pages for them.
-  std::int32_t max_device_adapters = engine_defaults::kMaxDeviceAdapters;
-  std::int32_t max_lora_rank = engine_defaults::kMaxLoraRank;
+  std::int32_t max_device_adapters = 1024;
+  std::int32_t max_lora_rank = 512;
   // Shared memory for adapters, an equal share on the node of each of the handoff's groups.
   std::size_t host_tier_bytes = std::size_t{64} << 20;
   LinkRule adapter_links = {};               // for adapters' folders

@@ -12,7 +12,6 @@
 #include "cpu_lora/topology/reader_plan.h"
 #include "cpu_lora/worker_pool/worker_pool.h"
 #include "engine/adapters/cold_start_log.h"
-#include "engine/service/engine_defaults.h"
 #include "scheduler/coldstart/engine_lessons.h"
 #include "scheduler/coldstart/planner.h"
 #include "scheduler/costs/cost_model.h"
@@ -27,11 +26,13 @@ struct HandoffOptions {
     std::vector<int> cpus;       // one worker for each
     int spare_worker_slots = 0;  // for workers that another process starts (`tandem pin apply`)
   };
-  std::vector<Group> groups;                                // empty: nothing is handed over
-  std::int32_t max_rows = engine_defaults::kHandoffTokens;  // of one step
-  std::uint32_t deadline_us =
-      1000 * static_cast<std::uint32_t>(engine_defaults::kHandoffDeadlineMs);
-  double spin_ms = engine_defaults::kWorkerSpinMs;
+  std::vector<Group> groups;            // empty: nothing is handed over
+  std::int32_t max_rows = 512;          // of one step
+  std::uint32_t deadline_us = 200'000;  // the longest wait for workers
+  // How long workers spin without work. They stay awake from one cold start to the next if those
+  // are frequent, because an idle core of a virtual machine may take milliseconds to wake up
+  // (docs/cold-start.md).
+  double spin_ms = 1000;
   CostModel costs;
   EngineLessons lessons;  // lessons that earlier engines have learnt
   // Null: plan_handoff(), except where its plans have lost before (PlanMemory). Tests and

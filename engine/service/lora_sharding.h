@@ -7,7 +7,6 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 namespace tandem {
@@ -36,14 +35,6 @@ constexpr std::string_view to_string(LoraSharding sharding) {
       return "s-lora";
   }
   return "?";
-}
-
-// Returns nothing for an unknown name.
-constexpr std::optional<LoraSharding> parse_lora_sharding(std::string_view name) {
-  for (const LoraSharding sharding : kLoraShardings) {
-    if (to_string(sharding) == name) return sharding;
-  }
-  return std::nullopt;
 }
 
 }  // namespace tandem

@@ -131,9 +131,8 @@ void add_handoff_settings(SettingsTable& table, EngineSettings& s, bool offered)
       "an idle CPU worker spins for this long, then sleeps")
       .meta("MS")
       .range(0, 60000);
-  add(s.handoff_deadline_ms, "handoff_deadline_ms",
+  add(in_units("MS", s.options.handoff.deadline_us, 1e3, 1), "handoff_deadline_ms",
       "longest wait for CPU workers in a step; after it the device computes their rows again")
-      .meta("MS")
       .range(1, 60000);
   add(s.options.handoff.max_rows, "handoff_tokens",
       "tokens of one step that CPU workers may be given")
@@ -183,10 +182,9 @@ void add_batching_settings(SettingsTable& table, EngineSettings& s, bool offered
   table.retire("page_tokens", "leave it out: a page always holds 16 tokens");
   add(s.options.prefix_cache, "prefix_cache",
       "prompts that begin alike share their part of the KV cache");
-  add(s.grammar_cache_mb, "grammar_cache_mb",
+  add(in_mb<std::int64_t>(s.options.grammar_cache_bytes), "grammar_cache_mb",
       "memory for compiled constraints (JSON schemas, patterns, grammars), which later requests "
       "use again; 0: none")
-      .meta("MB")
       .range(0, 1 << 20);
   add(s.options.overlap, "overlap", "prepare a step while the one before it runs").expert();
   add(s.graphs, "graphs",

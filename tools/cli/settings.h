@@ -9,7 +9,6 @@
 #include "base/status.h"
 #include "engine/batching/engine_options.h"
 #include "engine/server/options/server_options.h"
-#include "engine/service/engine_defaults.h"
 #include "tools/cli/log_settings.h"
 #include "tools/cli/trace_settings.h"
 
@@ -40,7 +39,6 @@ struct EngineSettings {
   bool calibrate = true;          // where neither a certain profile nor anything learnt is there
   std::int64_t cpu_workers = -1;  // -1: chosen
   std::string worker_cpus;        // "4-15"; empty: chosen
-  double handoff_deadline_ms = engine_defaults::kHandoffDeadlineMs;
   // Device
   std::string device = "auto";
   std::int64_t tensor_parallel = 1;  // devices that share the model
@@ -57,7 +55,6 @@ struct EngineSettings {
   std::string queue_order = "priority";
   // Page pool
   double pool_gb = 0;  // 0: automatic
-  std::int64_t grammar_cache_mb = engine_defaults::kGrammarCacheMb;
   std::string graphs = "auto";
   std::int64_t max_graph_batch = 256;
   std::string record_steps;  // file; empty: none

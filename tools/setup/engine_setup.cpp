@@ -352,7 +352,6 @@ Result<EngineOptions> choose_engine_options(const EngineSettings& settings, cons
   options.max_model_len = static_cast<std::int32_t>(length);
   options.num_pages = static_cast<std::int32_t>(pages);
   options.page_tokens = static_cast<std::int32_t>(page_tokens);
-  options.grammar_cache_bytes = static_cast<std::size_t>(settings.grammar_cache_mb) << 20;
   options.constraint_program = "";  // this one
   const bool graphs = settings.graphs == "auto" ? device.info().is_cuda : settings.graphs != "off";
   options.max_graph_batch = graphs ? static_cast<std::int32_t>(settings.max_graph_batch) : 0;

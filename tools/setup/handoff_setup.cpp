@@ -61,7 +61,6 @@ Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const Mode
   }
   if (settings.cost_error != 1) options.costs = options.costs.slowed(settings.cost_error);
   if (!hands_over(settings.options.adapter_mode)) return options;
-  options.deadline_us = static_cast<std::uint32_t>(settings.handoff_deadline_ms * 1000);
   options.model_name = model_name;
   options.start_workers = WorkerPool::start;
   if (plan.workers.empty()) {

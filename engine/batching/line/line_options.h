@@ -3,8 +3,6 @@
 
 #include <cstdint>
 
-#include "engine/service/engine_defaults.h"
-
 namespace tandem {
 
 struct LineOptions {
@@ -12,7 +10,7 @@ struct LineOptions {
   bool fair = false;                  // tenants take turns
   std::int32_t adapter_clusters = 0;  // distinct adapters in a batch; 0: any number
   // The number of later requests that may be admitted before a waiting one; after that none may.
-  std::int32_t max_passed_over = engine_defaults::kMaxPassedOver;
+  std::int32_t max_passed_over = 64;
   bool early_abort = true;  // give up requests that will miss their first-token deadline
 };
 

@@ -264,6 +264,7 @@ struct Options {
   Duration patience = std::chrono::milliseconds(1500);
   double pause_s = 0.25;
   std::size_t bytes = 8U << 20;
+  std::size_t cache_bytes = 64U << 20;
   std::uint64_t store_bytes = 10'000'000'000;
   Speed speed = Speed::slow;
 };
@@ -276,6 +277,7 @@ class BoundSettings : public ::testing::Test {
     table.add(o.patience, "patience_s", "").range(0, 60);
     table.add(in_ms(o.pause_s), "pause_ms", "");
     table.add(in_mb(o.bytes), "body_mb", "");
+    table.add(in_mb<std::int64_t>(o.cache_bytes), "cache_mb", "");
     table.add(in_gb(o.store_bytes), "store_gb", "");
     table.add(by_name(o.speed, kSpeeds), "speed", "");
   }
@@ -292,6 +294,7 @@ TEST_F(BoundSettings, DefaultsAreTheMembersInTheUnitsOfTheSettings) {
   EXPECT_EQ(default_of("patience_s"), "1.5");
   EXPECT_EQ(default_of("pause_ms"), "250");
   EXPECT_EQ(default_of("body_mb"), "8");
+  EXPECT_EQ(value_text_of(table.find("cache_mb")->facts()), "64");
   EXPECT_EQ(default_of("store_gb"), "10");
   EXPECT_EQ(default_of("speed"), "slow");
   EXPECT_EQ(value_name_of(table.find("speed")->facts()), "slow|fast");
@@ -305,6 +308,7 @@ TEST_F(BoundSettings, MembersOfAnyTypeGetWhatWasGivenOnceItIsJudged) {
   ASSERT_TRUE(set("patience_s", "0.02"));
   ASSERT_TRUE(set("pause_ms", "1000"));
   ASSERT_TRUE(set("body_mb", "0.5"));
+  ASSERT_TRUE(set("cache_mb", "3"));
   ASSERT_TRUE(set("store_gb", "2.5"));
   ASSERT_TRUE(set("speed", "fast"));
   EXPECT_EQ(o.rows, 6);
@@ -315,6 +319,7 @@ TEST_F(BoundSettings, MembersOfAnyTypeGetWhatWasGivenOnceItIsJudged) {
   EXPECT_EQ(o.patience, std::chrono::milliseconds(20));
   EXPECT_EQ(o.pause_s, 1.0);
   EXPECT_EQ(o.bytes, std::size_t{1} << 19);
+  EXPECT_EQ(o.cache_bytes, std::size_t{3} << 20);
   EXPECT_EQ(o.store_bytes, std::uint64_t{2'500'000'000});
   EXPECT_EQ(o.speed, Speed::fast);
 }
