@@ -16,8 +16,9 @@
 #include "tools/bench/engine/bench_engine.h"
 #include "tools/bench/engine/bench_engine_gpu.h"
 #include "tools/bench/engine/bench_shards.h"
-#include "tools/bench/engine/bench_steps.h"
 #include "tools/bench/engine/bench_tracing.h"
+#include "tools/bench/measure/bench_adapters.h"
+#include "tools/bench/measure/bench_executor.h"
 #include "tools/bench/measure/bench_peaks.h"
 #include "tools/cli/flags/flags.h"
 #include "tools/cli/machine.h"
@@ -43,6 +44,7 @@ constexpr std::size_t kMemoryBytes = std::size_t{1} << 30;
 // layer.
 constexpr double kToleranceBf16 = 5e-2;
 constexpr double kToleranceF32 = 1e-3;
+constexpr int kAdapterSet = 0;  // the only set
 
 struct EngineBenchSettings {
   std::int64_t rounds = 0;   // 0: the device's default
@@ -61,20 +63,20 @@ double max_relative(const std::vector<float>& a, const float* b) {
 }
 
 // Checks each timed case against another way of computing the same result.
-Status check_results(StepBench& bench, const StepBenchOptions& options, double tolerance,
+Status check_results(ExecutorBench& bench, const ExecutorBenchOptions& options, double tolerance,
                      BenchReport& report) {
   double worst = 0;
-  for (const bool adapters : {false, true}) {
-    TANDEM_ASSIGN(const auto together, bench.decode_logits(0, options.batch, adapters));
+  for (const int set : {ExecutorBench::kNoAdapters, kAdapterSet}) {
+    TANDEM_ASSIGN(const auto together, bench.decode_logits(0, options.batch, set, false));
     const std::size_t vocab = together.size() / static_cast<std::size_t>(options.batch);
     for (std::int32_t i = 0; i < options.batch; ++i) {
-      TANDEM_ASSIGN(const auto alone, bench.decode_logits(i, 1, adapters));
+      TANDEM_ASSIGN(const auto alone, bench.decode_logits(i, 1, set, false));
       worst = std::max(worst,
                        max_relative(alone, together.data() + static_cast<std::size_t>(i) * vocab));
     }
   }
-  TANDEM_ASSIGN(const auto prefill, bench.prefill_logits());
-  TANDEM_ASSIGN(const auto last, bench.last_prompt_token_logits());
+  TANDEM_ASSIGN(const auto prefill, bench.prefill_logits(0, options.prefill_tokens));
+  TANDEM_ASSIGN(const auto last, bench.prefill_logits(options.prefill_tokens - 1, 1));
   worst = std::max(worst, max_relative(last, prefill.data()));
   report.fact("checked: batched = alone, prefill = decode", fmt::format("within {:.1e}", worst));
   if (worst > tolerance) {
@@ -94,13 +96,13 @@ struct Timings {
 };
 
 // The cases run one after another in every round, so that disturbances affect all alike.
-Status time_decode(StepBench& bench, const StepBenchOptions& options, std::int64_t rounds,
+Status time_decode(ExecutorBench& bench, const ExecutorBenchOptions& options, std::int64_t rounds,
                    MemorySpeed& memory, Timings& timings) {
   for (std::int64_t round = -1; round < rounds; ++round) {
     const double speed = memory.read_pass();
-    TANDEM_ASSIGN(const double one, bench.decode(1, false));
-    TANDEM_ASSIGN(const double eight, bench.decode(options.batch, false));
-    TANDEM_ASSIGN(const double adapted, bench.decode(options.batch, true));
+    TANDEM_ASSIGN(const double one, bench.decode(1, ExecutorBench::kNoAdapters));
+    TANDEM_ASSIGN(const double eight, bench.decode(options.batch, ExecutorBench::kNoAdapters));
+    TANDEM_ASSIGN(const double adapted, bench.decode(options.batch, kAdapterSet));
     if (round < 0) continue;  // warm-up
     timings.bandwidth.values.push_back(speed / 1e9);
     timings.decode1.values.push_back(one * 1e3);
@@ -132,11 +134,12 @@ Result<double> best_peak(const ModelSpec& config, std::int32_t rows, int threads
   return best;
 }
 
-Status time_prefill(StepBench& bench, const ModelSpec& config, const StepBenchOptions& options,
-                    std::int64_t rounds, int threads, Timings& timings) {
+Status time_prefill(ExecutorBench& bench, const ModelSpec& config,
+                    const ExecutorBenchOptions& options, std::int64_t rounds, int threads,
+                    Timings& timings) {
   for (std::int64_t round = -1; round < rounds; ++round) {
     TANDEM_ASSIGN(const double flops, best_peak(config, options.prefill_tokens, threads));
-    TANDEM_ASSIGN(const double seconds, bench.prefill());
+    TANDEM_ASSIGN(const double seconds, bench.prefill(options.prefill_tokens));
     if (round < 0) continue;
     timings.peak.values.push_back(flops / 1e9);
     timings.prefill.values.push_back(seconds * 1e3);
@@ -144,9 +147,9 @@ Status time_prefill(StepBench& bench, const ModelSpec& config, const StepBenchOp
   return {};
 }
 
-void add_bars(BenchReport& report, const StepBench& bench, const Timings& timings,
-              double overhead_mb) {
-  const double share = bench.decode_weight_bytes() / (timings.decode1.median() * 1e-3) /
+void add_bars(BenchReport& report, const ExecutorBench& bench, const Timings& timings,
+              double prefill_flops, double overhead_mb) {
+  const double share = bench.weight_bytes_read() / (timings.decode1.median() * 1e-3) /
                        (timings.bandwidth.median() * 1e9);
   if (share > 1.05) {
     report.fact("disturbed",
@@ -158,7 +161,7 @@ void add_bars(BenchReport& report, const StepBench& bench, const Timings& timing
   report.add({"H2", "decode step, batch 8 over batch 1",
               timings.decode8.median() / timings.decode1.median(), "", Must::be_at_most, 1.5});
   const double prefill =
-      bench.prefill_flops() / (timings.prefill.median() * 1e-3) / (timings.peak.median() * 1e9);
+      prefill_flops / (timings.prefill.median() * 1e-3) / (timings.peak.median() * 1e9);
   report.add({"H3", "prefill of 512 tokens: FLOP/s over oneDNN's own peak", prefill, "",
               Must::be_at_least, 0.60});
   report.add({"H4", "batch 8 with 8 distinct rank-16 adapters on all modules, over none",
@@ -179,19 +182,24 @@ Status time_constrained(EngineSettings settings, BenchReport& report) {
 Status measure_host_bars(Device& device, const ModelSpec& config, DType dtype,
                          const HostDeviceOptions& host, const EngineBenchSettings& bench_settings,
                          BenchReport& report) {
-  StepBenchOptions options;
+  ExecutorBenchOptions options;
+  options.batch = 8;
   options.context = static_cast<std::int32_t>(bench_settings.context);
+  options.sets = {{"rank 16 all7", 16, all_modules(), options.batch}};  // kAdapterSet
+  options.steps_per_sample = 1;
+  options.straight = true;
   const SteadyClock clock;
   Progress progress("making dummy weights", STDERR_FILENO, Progress::is_terminal(STDERR_FILENO),
                     clock);
   const TimePoint start = clock.now();
-  TANDEM_ASSIGN(const auto bench, StepBench::create(device, config, dtype, options,
-                                                    [&](std::size_t done, std::size_t total) {
-                                                      progress.update(done, total);
-                                                    }));
+  Device* const devices[] = {&device};
+  TANDEM_ASSIGN(const auto bench, ExecutorBench::create(devices, config, dtype, options,
+                                                        [&](std::size_t done, std::size_t total) {
+                                                          progress.update(done, total);
+                                                        }));
   progress.finish();
   report.fact("set-up, seconds", std::round(seconds_between(start, clock.now()) * 10) / 10);
-  report.fact("weights", bytes_text(static_cast<double>(bench->weight_bytes())));
+  report.fact("weights", bytes_text(static_cast<double>(bench->model().weight_bytes())));
 
   log::info("checking results");
   TANDEM_TRY(
@@ -213,10 +221,10 @@ Status measure_host_bars(Device& device, const ModelSpec& config, DType dtype,
                                  &timings.adapters8, &timings.peak, &timings.prefill}) {
     report.add(*samples);
   }
-  report.fact("weight bytes read by a decode step", bytes_text(bench->decode_weight_bytes()));
-  report.fact("FLOPs of the prefill (linear layers)",
-              fmt::format("{:.1f} G", bench->prefill_flops() / 1e9));
-  add_bars(report, *bench, timings, overhead_mb);
+  report.fact("weight bytes read by a decode step", bytes_text(bench->weight_bytes_read()));
+  const double flops = bench->linear_flops(options.prefill_tokens);
+  report.fact("FLOPs of the prefill (linear layers)", fmt::format("{:.1f} G", flops / 1e9));
+  add_bars(report, *bench, timings, flops, overhead_mb);
   return {};
 }
 

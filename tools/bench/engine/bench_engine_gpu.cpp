@@ -16,8 +16,9 @@
 #include "tools/bench/engine/bench_link.h"
 #include "tools/bench/engine/bench_many_adapters.h"
 #include "tools/bench/engine/bench_tracing.h"
+#include "tools/bench/measure/bench_adapters.h"
+#include "tools/bench/measure/bench_executor.h"
 #include "tools/bench/measure/bench_gemm_peak.h"
-#include "tools/bench/measure/bench_gpu_steps.h"
 #include "tools/bench/measure/bench_serving.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/progress.h"
@@ -42,6 +43,7 @@ constexpr int kTracingRounds = 7;
 // Alternating prompts and the matrix products that they are compared with.
 constexpr int kTurns = 5;
 constexpr int kPeakSamples = 3;
+constexpr int kWarmUp = 3;
 // bf16 has 8 significant bits: two ways of computing the same logits differ by rounding in every
 // layer.
 constexpr double kTolerance = 5e-2;
@@ -158,18 +160,22 @@ class GpuBench {
     TANDEM_ASSIGN(const double before, measure_cuda_copy_speed(first_gpu(settings_)));
     TANDEM_ASSIGN(const auto device, make_device(settings_));
     report_.fact("GPU", device->info().name);
-    GpuStepOptions options;
+    ExecutorBenchOptions options;
+    options.batch = kBatches.back();
     options.context = static_cast<std::int32_t>(options_.context);
+    options.prefill_tokens = kPrompts.back().tokens;
+    options.straight = true;
     if (only_.any("G2")) {
       options.sets = {{"rank 64 qkv", 64, qkv_modules(), kLoraBatch},
                       {"rank 16 all7", 16, all_modules(), kLoraBatch}};
     }
     Progress progress("making weights, adapters and caches", STDERR_FILENO,
                       Progress::is_terminal(STDERR_FILENO), clock_);
-    TANDEM_ASSIGN(const auto bench, GpuStepBench::create(*device, config_, dtype_, options,
-                                                         [&](std::size_t done, std::size_t total) {
-                                                           progress.update(done, total);
-                                                         }));
+    Device* const devices[] = {device.get()};
+    TANDEM_ASSIGN(const auto bench, ExecutorBench::create(devices, config_, dtype_, options,
+                                                          [&](std::size_t done, std::size_t total) {
+                                                            progress.update(done, total);
+                                                          }));
     progress.finish();
     log::info("checking results");
     TANDEM_TRY(check_results(*bench, static_cast<int>(options.sets.size())));
@@ -184,18 +190,18 @@ class GpuBench {
   }
 
   // Checks each timed case against another way of computing the same result.
-  Status check_results(GpuStepBench& bench, int num_sets) {
+  Status check_results(ExecutorBench& bench, int num_sets) {
     const auto vocab = static_cast<std::size_t>(config_.vocab_size);
     double worst = 0;
     double least_effect = HUGE_VAL;
     for (const std::int32_t batch : kBatches) {
       TANDEM_ASSIGN(const auto eager,
-                    bench.decode_logits(0, batch, GpuStepBench::kNoAdapters, false));
+                    bench.decode_logits(0, batch, ExecutorBench::kNoAdapters, false));
       TANDEM_ASSIGN(const auto recorded,
-                    bench.decode_logits(0, batch, GpuStepBench::kNoAdapters, true));
+                    bench.decode_logits(0, batch, ExecutorBench::kNoAdapters, true));
       worst = std::max(worst, max_relative(recorded.data(), eager.data(), eager.size()));
       TANDEM_ASSIGN(const auto alone,
-                    bench.decode_logits(batch - 1, 1, GpuStepBench::kNoAdapters, true));
+                    bench.decode_logits(batch - 1, 1, ExecutorBench::kNoAdapters, true));
       worst =
           std::max(worst, max_relative(alone.data(), eager.data() + (batch - 1) * vocab, vocab));
       for (int set = 0; set < num_sets && batch == kLoraBatch; ++set) {
@@ -213,8 +219,9 @@ class GpuBench {
     }
     if (only_.any("G4")) {
       for (const Prompt& prompt : kPrompts) {
-        TANDEM_ASSIGN(const auto at_once, bench.prefill_logits(prompt.tokens, true));
-        TANDEM_ASSIGN(const auto last, bench.prefill_logits(prompt.tokens, false));
+        TANDEM_ASSIGN(const auto at_once, bench.prefill_logits(0, prompt.tokens));
+        TANDEM_TRY(bench.prefill_logits(0, prompt.tokens - 1).status());
+        TANDEM_ASSIGN(const auto last, bench.prefill_logits(prompt.tokens - 1, 1));
         worst = std::max(worst, max_relative(at_once.data(), last.data(), last.size()));
       }
     }
@@ -233,6 +240,16 @@ class GpuBench {
     return {};
   }
 
+  // Samples in ms of `step`, which says its seconds, after a few that are thrown away.
+  template <typename Step>
+  static Status take(Samples& samples, int count, const Step& step) {
+    for (int i = -kWarmUp; i < count; ++i) {
+      TANDEM_ASSIGN(const double seconds, step());
+      if (i >= 0) samples.values.push_back(seconds * 1e3);
+    }
+    return {};
+  }
+
   void add_over_floor(const char* id, const std::string& what, const Samples& samples, double floor,
                       double bar) {
     report_.add(samples);
@@ -240,26 +257,28 @@ class GpuBench {
                  samples.median() * 1e-3 / floor, "", Must::be_at_most, bar});
   }
 
-  Status time_decode(GpuStepBench& bench, double copy) {
+  Status time_decode(ExecutorBench& bench, double copy) {
     for (const std::int32_t batch : kBatches) {
       log::info("decode, batch {}", batch);
-      TANDEM_ASSIGN(const Samples samples,
-                    bench.decode(batch, GpuStepBench::kNoAdapters, rounds()));
+      Samples samples{fmt::format("decode step, batch {}", batch), "ms", {}};
+      TANDEM_TRY(
+          take(samples, rounds(), [&] { return bench.decode(batch, ExecutorBench::kNoAdapters); }));
       add_over_floor(
           "G1", fmt::format("decode step, context {}, batch {}", options_.context, batch), samples,
-          bench.decode_bytes(batch, GpuStepBench::kNoAdapters) / copy, kDecodeBar);
+          bench.decode_bytes(batch, ExecutorBench::kNoAdapters) / copy, kDecodeBar);
     }
     return {};
   }
 
-  Status time_adapters(GpuStepBench& bench, double copy) {
+  Status time_adapters(ExecutorBench& bench, double copy) {
     // In the order of the sets in run_steps().
     constexpr std::pair<const char*, double> kSets[] = {{"rank 64 qkv", 1.15},
                                                         {"rank 16 all7", 1.25}};
     for (const int set : {0, 1}) {
       const auto& [what, bar] = kSets[set];
       log::info("decode with adapters, {} of 2", set + 1);
-      TANDEM_ASSIGN(const Samples samples, bench.decode(kLoraBatch, set, rounds()));
+      Samples samples{fmt::format("decode step, batch {0}, {0} x {1}", kLoraBatch, what), "ms", {}};
+      TANDEM_TRY(take(samples, rounds(), [&] { return bench.decode(kLoraBatch, set); }));
       add_over_floor("G2", fmt::format("decode step, 32 distinct adapters, {}", what), samples,
                      bench.decode_bytes(kLoraBatch, set) / copy, bar);
     }
@@ -268,24 +287,23 @@ class GpuBench {
 
   // Alternates with the peak of matrix products. For long prompts the peak is measured at the GPU's
   // power limit, as the prompts are, because an idle GPU has higher clocks.
-  Status time_prefill(GpuStepBench& bench, Device& device, double copy) {
+  Status time_prefill(ExecutorBench& bench, Device& device, double copy) {
     TANDEM_ASSIGN(const auto peak, GemmPeak::create(device, dtype_));
     TANDEM_TRY(peak->sample(kTurns * kPeakSamples));
     report_.add(peak->take("before any prompt"));
     for (const auto& [tokens, bar] : kPrompts) {
       log::info("prefill, {} tokens", tokens);
-      Samples samples;
+      Samples samples{fmt::format("prefill step, {} tokens", tokens), "ms", {}};
       for (int turn = 0; turn < kTurns; ++turn) {
-        TANDEM_ASSIGN(const Samples some, bench.prefill(tokens, (rounds() + kTurns - 1) / kTurns));
-        samples.name = some.name;
-        samples.unit = some.unit;
-        samples.values.insert(samples.values.end(), some.values.begin(), some.values.end());
+        TANDEM_TRY(
+            take(samples, (rounds() + kTurns - 1) / kTurns, [&] { return bench.prefill(tokens); }));
         TANDEM_TRY(peak->sample(kPeakSamples));
       }
       const Samples products = peak->take(fmt::format("by turns with {} tokens", tokens));
       report_.add(products);
-      const double floor = std::max(bench.prefill_bytes() / copy,
-                                    bench.prefill_flops(tokens) / (products.median() * 1e12));
+      const double flops = bench.linear_flops(tokens) + bench.attention_flops(tokens);
+      const double floor =
+          std::max(bench.weight_bytes_read() / copy, flops / (products.median() * 1e12));
       add_over_floor("G4", fmt::format("prefill of {} tokens", tokens), samples, floor, bar);
     }
     return {};

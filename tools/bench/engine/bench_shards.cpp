@@ -178,7 +178,8 @@ class ShardBench {
       report_.fact("one device's copy speed, twice",
                    fmt::format("{:.1f} and {:.1f} GB/s", before / 1e9, after / 1e9));
       for (const std::int32_t batch : {1, 8, kMostSequences}) {
-        const double floor_ms = many.bench->decode_bytes(batch) / copy * 1e3;
+        const double floor_ms =
+            many.bench->decode_bytes(batch, ExecutorBench::kNoAdapters) / copy * 1e3;
         add_bar("T2",
                 fmt::format("decode step, batch {}, over the floor of {:.2f} ms", batch, floor_ms),
                 ms(many, batch, -1) / floor_ms, 1.30, true);

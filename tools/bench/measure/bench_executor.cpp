@@ -8,118 +8,215 @@
 #include "base/check.h"
 #include "engine/loader/shard.h"
 #include "engine/loader/weights.h"
-#include "engine/memory/pool_layout.h"
-#include "tools/bench/measure/bench_adapters.h"
+#include "engine/memory/kv_cache.h"
+#include "engine/model/graphs/decode_graphs.h"
+#include "engine/model/step/step_batch.h"
 
 namespace tandem {
 namespace {
 
 constexpr std::int32_t kExecutorPageTokens = 16;
 
-std::int32_t pages_of(std::int64_t tokens) {
-  return static_cast<std::int32_t>((tokens + kExecutorPageTokens - 1) / kExecutorPageTokens);
-}
-
 StepPlan::Range range_after(std::size_t size, std::int32_t count) {
   return {static_cast<std::int32_t>(size), count};
 }
 
+template <typename T>
+std::span<const T> part(const std::vector<T>& list, StepPlan::Range range) {
+  return std::span<const T>(list).subspan(static_cast<std::size_t>(range.first),
+                                          static_cast<std::size_t>(range.count));
+}
+
+std::string adapter_name(std::size_t set, std::int32_t index) {
+  return fmt::format("{}-{}", set, index);
+}
+
 }  // namespace
+
+// A model with the stream and the memory of its steps.
+struct ExecutorBench::Straight {
+  std::unique_ptr<Model> model;
+  KvCache cache;
+  std::unique_ptr<DeviceTier> tier;
+  std::unique_ptr<DecodeGraphs> graphs;
+  std::unique_ptr<StepBatch> batch;
+  Buffer sampled;
+  std::unique_ptr<Stream> stream;
+
+  ~Straight() {
+    if (stream != nullptr) (void)stream->synchronize();  // its failures are nobody's any more
+  }
+
+  // `recorded`: if it is a decode step and there are recordings.
+  Status enqueue(const StepPlan& plan, bool recorded, bool sample) {
+    batch->clear();
+    for (const StepPlan::Entry& entry : plan.entries) {
+      const std::int32_t row =
+          batch->add_sequence(part(plan.tokens, entry.tokens), entry.start,
+                              part(plan.pages, entry.pages), cache.page_tokens(), entry.adapter);
+      batch->add_sample(row + entry.tokens.count - 1, SampleRow{}, {}, {});
+    }
+    recorded = recorded && graphs->pad(*batch);
+    const StepInput input = batch->upload(*stream);
+    if (recorded) {
+      TANDEM_TRY(graphs->launch(*stream, input, tier->table()));
+    } else {
+      model->forward(*stream, input, cache, tier->table());
+    }
+    if (sample) model->sample(*stream, input, reinterpret_cast<SampledToken*>(sampled.data()));
+    return {};
+  }
+
+  Result<std::vector<float>> logits(const StepPlan& plan, bool recorded) {
+    TANDEM_TRY(enqueue(plan, recorded, false));
+    const TensorView view = model->logits(static_cast<std::int32_t>(plan.entries.size()));
+    std::vector<float> logits(static_cast<std::size_t>(view.num_elements()));
+    stream->copy_to_host(logits.data(), view.data, logits.size() * sizeof(float));
+    TANDEM_TRY(stream->synchronize());
+    return logits;
+  }
+};
+
+ExecutorBench::ExecutorBench() = default;
+ExecutorBench::~ExecutorBench() = default;
 
 Result<std::unique_ptr<ExecutorBench>> ExecutorBench::create(std::span<Device* const> devices,
                                                              const ModelSpec& config, DType dtype,
                                                              const ExecutorBenchOptions& options,
                                                              const LoadProgress& progress) {
+  TANDEM_CHECK(devices.size() == 1 || !options.straight, "{} devices", devices.size());
   std::unique_ptr<ExecutorBench> bench(new ExecutorBench);
   bench->options_ = options;
   bench->config_ = config;
   bench->num_devices_ = static_cast<std::int32_t>(devices.size());
   const std::int32_t longest = std::max(options.context, options.prefill_tokens) + 1;
   if (longest > config.max_position_embeddings) {
-    return invalid("{} tokens are more than the model's {} positions; lower context", longest,
+    return invalid("{} tokens are more than the model's {} positions", longest,
                    config.max_position_embeddings);
   }
   TANDEM_TRY(check_shards(config, bench->num_devices_));
-  for (const AdapterSet& set : options.sets) {
-    bench->max_rank_ = std::max(bench->max_rank_, set.rank);
-  }
-  TANDEM_TRY(bench->load_adapters(*devices.front(), dtype, bench->num_devices_));
-  TANDEM_TRY(bench->make_executor(devices, dtype, progress));
-  TANDEM_TRY(bench->load_onto_devices());
+  TANDEM_TRY(bench->make_store(*devices.front(), dtype));
+  TANDEM_TRY(bench->make_steps(devices, dtype, progress));
+  TANDEM_TRY(bench->load_adapters(devices.front()->info().is_cuda));
   TANDEM_TRY(bench->fill_caches());
   return bench;
 }
 
-Status ExecutorBench::load_adapters(Device& device, DType dtype, std::int32_t num_devices) {
+std::vector<DummyAdapter> ExecutorBench::wanted_adapters() const {
   std::vector<DummyAdapter> wanted;
   for (std::size_t s = 0; s < options_.sets.size(); ++s) {
     const AdapterSet& set = options_.sets[s];
     for (std::int32_t i = 0; i < set.count; ++i) {
-      wanted.push_back({fmt::format("{}-{}", s, i), set.rank, set.modules});
+      wanted.push_back({adapter_name(s, i), set.rank, set.modules});
     }
   }
-  AdapterStoreOptions store;
-  store.num_devices = num_devices;
-  store.max_adapters = std::max(1, static_cast<std::int32_t>(wanted.size()));
-  store.max_rank = std::max(1, max_rank_);
-  store.host_tier_bytes = host_tier_bytes_for(config_, dtype, wanted);
-  TANDEM_ASSIGN(adapters_, AdapterStore::create(device, config_, dtype, store));
-  return add_dummy_adapters(*adapters_, config_, dtype, wanted, {});
+  return wanted;
 }
 
-Status ExecutorBench::make_executor(std::span<Device* const> devices, DType dtype,
-                                    const LoadProgress& progress) {
-  const PoolLayout layout =
-      PoolLayout::of(shape_of_shard(config_, num_devices_), dtype, kExecutorPageTokens);
+Status ExecutorBench::make_store(Device& device, DType dtype) {
+  const std::vector<DummyAdapter> wanted = wanted_adapters();
+  AdapterStoreOptions store;
+  store.num_devices = num_devices_;
+  store.max_adapters = std::max(1, static_cast<std::int32_t>(wanted.size()));
+  store.max_rank = 1;
+  for (const AdapterSet& set : options_.sets) store.max_rank = std::max(store.max_rank, set.rank);
+  store.host_tier_bytes = host_tier_bytes_for(config_, dtype, wanted);
+  TANDEM_ASSIGN(adapters_, AdapterStore::create(device, config_, dtype, store));
+  return {};
+}
+
+Status ExecutorBench::make_steps(std::span<Device* const> devices, DType dtype,
+                                 const LoadProgress& progress) {
+  ExecutorOptions options;
+  layout_ = PoolLayout::of(shape_of_shard(config_, num_devices_), dtype, kExecutorPageTokens);
   std::int64_t chunks = 0;
-  std::int32_t num_adapters = 0;
   for (const AdapterSet& set : options_.sets) {
     // Of a shard there is less: A of some modules is whole on every device, at most.
-    chunks += set.count * layout.chunks_for(adapter_bytes(config_, dtype, set.rank, set.modules));
-    num_adapters += set.count;
+    chunks += set.count * layout_.chunks_for(adapter_bytes(config_, dtype, set.rank, set.modules));
+    options.max_device_adapters += set.count;
+    options.model.max_lora_rank = std::max(options.model.max_lora_rank, set.rank);
   }
+  options.max_device_adapters = std::max(1, options.max_device_adapters);
+  const auto pages_of = [](std::int64_t size, std::int32_t of_page) {
+    return static_cast<std::int32_t>((size + of_page - 1) / of_page);
+  };
   constexpr std::int32_t kSparePages = 64;  // what pages shared by adapters may leave unused
-  const std::int32_t pages =
-      kSparePages + options_.batch * pages_of(options_.context + 1) +
-      pages_of(options_.prefill_tokens) +
-      static_cast<std::int32_t>((chunks + layout.chunks_per_page - 1) / layout.chunks_per_page);
-  pool_ = std::make_unique<PagePool>(pages, kExecutorPageTokens, layout.chunks_per_page);
+  const std::int32_t pages = kSparePages +
+                             options_.batch * pages_of(options_.context + 1, kExecutorPageTokens) +
+                             pages_of(options_.prefill_tokens, kExecutorPageTokens) +
+                             pages_of(chunks, layout_.chunks_per_page);
+  pool_ = std::make_unique<PagePool>(pages, kExecutorPageTokens, layout_.chunks_per_page);
 
-  ExecutorOptions options;
-  options.model.max_rows = std::max({options_.prefill_tokens, options_.context, options_.batch});
+  options.model.max_rows = std::max(options_.prefill_tokens, options_.batch);
   options.model.max_samples = options_.batch;
   options.model.max_positions = std::max(options_.context, options_.prefill_tokens) + 1;
-  options.model.max_lora_rank = max_rank_;
   options.step.max_rows = options.model.max_rows;
   options.step.max_sequences = options_.batch;
   options.step.max_samples = options_.batch;
   options.step.max_pages = pages;
-  options.max_device_adapters = std::max(1, num_adapters);
   // As an engine's, on either kind of device.
   if (devices.front()->info().is_cuda) {
     options.max_graph_batch = options_.batch;
     options.record_at_start = true;
     options.tune_at_start = true;
   }
-  TANDEM_ASSIGN(executor_,
-                Executor::create(options, config_, *make_dummy_weights(options_.seed), dtype,
-                                 devices, *pool_, adapters_->host_tier(), clock_, progress));
+  const auto weights = make_dummy_weights(options_.seed);
+  if (options_.straight) {
+    return make_straight(options, *weights, dtype, *devices.front(), progress);
+  }
+  TANDEM_ASSIGN(executor_, Executor::create(options, config_, *weights, dtype, devices, *pool_,
+                                            adapters_->host_tier(), clock_, progress));
   return {};
 }
 
-Status ExecutorBench::load_onto_devices() {
-  DeviceTier& tier = executor_->tier();
+// Recordings are made at their first use.
+Status ExecutorBench::make_straight(const ExecutorOptions& options, const WeightSource& weights,
+                                    DType dtype, Device& device, const LoadProgress& progress) {
+  straight_ = std::make_unique<Straight>();
+  Straight& on = *straight_;
+  TANDEM_ASSIGN(on.model, Model::load(config_, weights, dtype, options.model, device, progress));
+  TANDEM_ASSIGN(on.cache, KvCache::create(device, layout_, pool_->shape().num_pages));
+  TANDEM_ASSIGN(on.tier, DeviceTier::create(device, config_, dtype, options.model.max_lora_rank,
+                                            options.max_device_adapters, on.cache, *pool_));
+  on.graphs = std::make_unique<DecodeGraphs>(*on.model, on.cache, options.max_graph_batch);
+  TANDEM_ASSIGN(StepBatch batch, StepBatch::create(device, options.step));
+  on.batch = std::make_unique<StepBatch>(std::move(batch));
+  TANDEM_ASSIGN(on.sampled, device.allocate(sizeof(SampledToken) *
+                                                static_cast<std::size_t>(options.step.max_samples),
+                                            "sampled tokens"));
+  TANDEM_ASSIGN(on.stream, device.create_stream("bench"));
+  return options.tune_at_start ? on.model->tune(*on.stream) : Status();
+}
+
+DeviceTier& ExecutorBench::tier() const {
+  return straight_ != nullptr ? *straight_->tier : executor_->tier();
+}
+
+const Model& ExecutorBench::model() const {
+  return straight_ != nullptr ? *straight_->model : executor_->model();
+}
+
+// On the host this thread makes them all: the heap of every thread keeps what it took, and the
+// process's memory is a figure there.
+Status ExecutorBench::load_adapters(bool on_gpu) {
+  const std::vector<DummyAdapter> wanted = wanted_adapters();
+  if (on_gpu) TANDEM_TRY(add_dummy_adapters(*adapters_, config_, model().dtype(), wanted, {}));
+  for (std::size_t i = 0; !on_gpu && i < wanted.size(); ++i) {
+    const DummyAdapter& each = wanted[i];
+    Adapter made = make_dummy_adapter(config_, model().dtype(), each.rank, each.modules, i + 1);
+    TANDEM_TRY(adapters_->add(each.name, std::move(made), false, false));
+  }
   for (std::size_t s = 0; s < options_.sets.size(); ++s) {
     std::vector<AdapterLease>& leases = leases_.emplace_back();
     for (std::int32_t i = 0; i < options_.sets[s].count; ++i) {
-      leases.push_back(adapters_->find(fmt::format("{}-{}", s, i)));
-      while (tier.start(leases.back()) != DeviceTier::Start::on_its_way) {
-        TANDEM_TRY(tier.finish_loads());
+      leases.push_back(adapters_->find(adapter_name(s, i)));
+      while (tier().start(leases.back()) != DeviceTier::Start::on_its_way) {
+        TANDEM_TRY(tier().finish_loads());
       }
-      tier.room().keep(*leases.back());
+      tier().room().keep(*leases.back());
     }
   }
-  return tier.finish_loads();
+  return tier().finish_loads();
 }
 
 // Computed, not filled with random numbers: attention then reads what it would.
@@ -134,10 +231,13 @@ Status ExecutorBench::fill_caches() {
     TANDEM_CHECK(table.reserve(count), "the pool was sized for this");
     tables_.push_back(std::move(table));
   }
+  const std::int32_t most = model().limits().max_rows;
   for (std::int32_t i = 0; i < options_.batch; ++i) {
-    StepPlan plan;
-    add(plan, i, 0, options_.context, kNoAdapters);
-    TANDEM_TRY(time(plan, 1).status());
+    for (std::int32_t done = 0; done < options_.context; done += most) {
+      StepPlan plan;
+      add(plan, i, done, std::min(most, options_.context - done), kNoAdapters);
+      TANDEM_TRY(run(plan, 1));
+    }
   }
   return {};
 }
@@ -153,9 +253,7 @@ void ExecutorBench::add(StepPlan& plan, std::int32_t sequence, std::int32_t star
   entry.tokens = range_after(plan.tokens.size(), count);
   entry.pages = range_after(plan.pages.size(), static_cast<std::int32_t>(pages.size()));
   entry.samples = range_after(plan.samples.size(), 1);
-  if (set >= 0) {
-    entry.adapter = executor_->tier().slot(*leases_[static_cast<std::size_t>(set)][index]);
-  }
+  if (set >= 0) entry.adapter = tier().slot(*leases_[static_cast<std::size_t>(set)][index]);
   plan.tokens.insert(plan.tokens.end(), first, first + count);
   plan.pages.insert(plan.pages.end(), pages.begin(), pages.end());
   StepPlan::Sample& sample = plan.samples.emplace_back();
@@ -164,14 +262,23 @@ void ExecutorBench::add(StepPlan& plan, std::int32_t sequence, std::int32_t star
   plan.entries.push_back(entry);
 }
 
-StepPlan ExecutorBench::decode_plan(std::int32_t batch, int set) const {
+StepPlan ExecutorBench::decode_plan(std::int32_t first, std::int32_t batch, int set) const {
   StepPlan plan;
-  for (std::int32_t i = 0; i < batch; ++i) add(plan, i, options_.context, 1, set);
+  for (std::int32_t i = first; i < first + batch; ++i) add(plan, i, options_.context, 1, set);
   return plan;
 }
 
-Result<double> ExecutorBench::time(const StepPlan& plan, int steps) {
-  const TimePoint start = clock_.now();
+StepPlan ExecutorBench::prompt_plan(std::int32_t start, std::int32_t count) const {
+  StepPlan plan;
+  add(plan, options_.batch, start, count, kNoAdapters);
+  return plan;
+}
+
+Status ExecutorBench::run(const StepPlan& plan, int steps) {
+  if (straight_ != nullptr) {
+    for (int step = 0; step < steps; ++step) TANDEM_TRY(straight_->enqueue(plan, true, true));
+    return straight_->stream->synchronize();
+  }
   for (int enqueued = 0; enqueued < steps || !executor_->empty();) {
     if (enqueued < steps && !executor_->full()) {
       executor_->enqueue(plan);
@@ -184,39 +291,80 @@ Result<double> ExecutorBench::time(const StepPlan& plan, int steps) {
     return status;
   }
   executor_->rest();
-  return seconds_between(start, clock_.now()) / steps;
+  return {};
+}
+
+Result<double> ExecutorBench::time(const StepPlan& plan) {
+  const TimePoint start = clock_.now();
+  TANDEM_TRY(run(plan, options_.steps_per_sample));
+  return seconds_between(start, clock_.now()) / options_.steps_per_sample;
 }
 
 Result<double> ExecutorBench::decode(std::int32_t batch, int set) {
-  return time(decode_plan(batch, set), options_.steps_per_sample);
+  return time(decode_plan(0, batch, set));
 }
 
 Result<double> ExecutorBench::prefill(std::int32_t tokens) {
-  StepPlan plan;
-  add(plan, options_.batch, 0, tokens, kNoAdapters);
-  return time(plan, options_.steps_per_sample);
+  return time(prompt_plan(0, tokens));
 }
 
 Result<std::vector<SampledToken>> ExecutorBench::sampled(std::int32_t batch, int set) {
-  executor_->enqueue(decode_plan(batch, set));
+  executor_->enqueue(decode_plan(0, batch, set));
   const StepResult result = executor_->wait();
   executor_->rest();
   if (!result.status.ok()) return result.status;
   return std::vector<SampledToken>(result.samples.begin(), result.samples.end());
 }
 
-double ExecutorBench::decode_bytes(std::int32_t batch) const {
-  const Model& model = executor_->model();
-  const auto element = static_cast<double>(size_of(model.dtype()));
-  auto weights = static_cast<double>(model.weight_bytes());
-  if (!config_.tie_word_embeddings) {  // of the embedding, only rows are read
+Result<std::vector<float>> ExecutorBench::decode_logits(std::int32_t first, std::int32_t batch,
+                                                        int set, bool recorded) {
+  return straight_->logits(decode_plan(first, batch, set), recorded);
+}
+
+Result<std::vector<float>> ExecutorBench::prefill_logits(std::int32_t start, std::int32_t count) {
+  return straight_->logits(prompt_plan(start, count), false);
+}
+
+double ExecutorBench::weight_bytes_read() const {
+  auto bytes = static_cast<double>(model().weight_bytes());
+  if (!config_.tie_word_embeddings) {
     const std::int64_t vocab = vocab_of_shard(config_, {0, num_devices_}).count;
-    weights -= static_cast<double>(vocab * config_.hidden_size) * element;
+    bytes -= static_cast<double>(vocab * config_.hidden_size) *
+             static_cast<double>(size_of(model().dtype()));
   }
-  const ModelSpec& shape = model.spec();
+  return bytes;
+}
+
+double ExecutorBench::decode_bytes(std::int32_t batch, int set) const {
+  const ModelSpec& shape = model().spec();
   const double kv = static_cast<double>(batch) * (options_.context + 1) * 2 *
-                    static_cast<double>(shape.num_layers() * shape.kv_size()) * element;
-  return weights + kv;
+                    static_cast<double>(shape.num_layers() * shape.kv_size()) *
+                    static_cast<double>(size_of(model().dtype()));
+  double adapters = 0;
+  for (std::int32_t i = 0; set >= 0 && i < batch; ++i) {
+    adapters += static_cast<double>(
+        leases_[static_cast<std::size_t>(set)][static_cast<std::size_t>(i)]->device_bytes());
+  }
+  return weight_bytes_read() + kv + adapters;
+}
+
+double ExecutorBench::linear_flops(std::int32_t tokens) const {
+  const ModelSpec& c = model().spec();
+  const std::int64_t layer = c.hidden_size * (c.q_size() + 2 * c.kv_size()) +
+                             c.q_size() * c.hidden_size + 3 * c.hidden_size * c.mlp().size;
+  return 2.0 * tokens * static_cast<double>(c.num_layers() * layer) +
+         2.0 * static_cast<double>(c.hidden_size * c.vocab_size);
+}
+
+// Causal: every token sees half of the others on average, for q k^T and for its use.
+double ExecutorBench::attention_flops(std::int32_t tokens) const {
+  const ModelSpec& c = model().spec();
+  return 2.0 * tokens * tokens * static_cast<double>(c.num_layers() * c.q_size());
+}
+
+std::size_t ExecutorBench::device_bytes() const {
+  const auto pages = static_cast<std::size_t>(pool_->shape().num_pages - pool_->num_free());
+  return model().weight_bytes() + model().workspace_bytes() + pages * layout_.page_bytes;
 }
 
 }  // namespace tandem
