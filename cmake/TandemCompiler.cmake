@@ -18,8 +18,11 @@ if(TANDEM_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${TANDEM_CCACHE})
 endif()
 
-# -O3 takes the compiler a sixth longer, and pays where arithmetic is done (FAST, TandemTargets.cmake).
-string(REPLACE "-O3" "-O2" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
+# CMake's own -O3 takes the compiler a sixth longer, and pays only for loops over many numbers (FAST and
+# HOT, TandemTargets.cmake). Flags that somebody has given stay.
+if(CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O3 -DNDEBUG")
+  set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+endif()
 
 add_library(tandem_options INTERFACE)
 target_compile_options(tandem_options INTERFACE

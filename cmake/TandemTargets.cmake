@@ -87,15 +87,16 @@ function(tandem_join out name)
   set(${out} ${files} PARENT_SCOPE)
 endfunction()
 
-# tandem_library(NAME [SHARED] [FAST] [SRCS a.cpp ...] [APART a.cpp ...] [DEPS target ...]
-#                [PRIVATE_DEPS target ...])
+# tandem_library(NAME [SHARED] [FAST] [SRCS a.cpp ...] [APART a.cpp ...] [HOT a.cpp ...]
+#                [DEPS target ...] [PRIVATE_DEPS target ...])
 # Makes tandem_NAME with the alias tandem::NAME. DEPS are what its headers include, PRIVATE_DEPS
 # what its sources do; tools/arrows holds both against the includes. No SRCS: headers alone. FAST:
 # arithmetic that stays optimised in every preset, as unoptimised vector code is a hundred times
 # slower, and the suites of the sanitizers run whole models through it. APART: sources that are never
-# joined, as a name of theirs is another source's, too.
+# joined, as a name of theirs is another source's, too. HOT: sources with loops over many numbers, which
+# only -O3 vectorises.
 function(tandem_library name)
-  cmake_parse_arguments(ARG "SHARED;FAST" "" "SRCS;APART;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "SHARED;FAST" "" "SRCS;APART;HOT;DEPS;PRIVATE_DEPS" ${ARGN})
   if(TANDEM_JOINED AND NOT ARG_FAST)
     set(cuda_sources ${ARG_SRCS})
     list(FILTER cuda_sources INCLUDE REGEX "\\.cu$")
@@ -103,7 +104,11 @@ function(tandem_library name)
     tandem_join(ARG_SRCS ${name} ${ARG_SRCS})
     list(APPEND ARG_SRCS ${cuda_sources})
   endif()
-  list(APPEND ARG_SRCS ${ARG_APART})
+  list(APPEND ARG_SRCS ${ARG_APART} ${ARG_HOT})
+  if(ARG_HOT)  # a precompiled header has to be compiled with the same options
+    set_source_files_properties(${ARG_HOT} PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>
+                                                      SKIP_PRECOMPILE_HEADERS ON)
+  endif()
   if(NOT ARG_SRCS)
     add_library(tandem_${name} INTERFACE)
     target_link_libraries(tandem_${name} INTERFACE tandem_options ${ARG_DEPS})

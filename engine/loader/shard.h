@@ -1,16 +1,16 @@
 // The part of a model that one of several devices holds (tensor parallelism as in Megatron-LM,
 // Shoeybi et al. 2019; for adapters as in S-LoRA, section 6).
 //
-//   q, k, v, gate, up   split by columns: a rank has some heads, or a range of the MLP's inner
-//   size;
+//   q, k, v, gate, up   by columns: a rank has some heads, or a range of the MLP's inner size;
 //                       of adapters it has all of A, of which a step may read a part, and the
 //                       matching rows of B
-//   o, down             split by rows: a rank multiplies its own activations, and the results of
-//   the
-//                       ranks are summed; of adapters it has the matching columns of A, and all of
-//                       B
-//   embedding, head     split by ranges of the vocabulary
+//   o, down             by rows: a rank multiplies its own activations, and the ranks' results are
+//                       summed; of adapters it has the matching columns of A, and all of B
+//   embedding, head     by ranges of the vocabulary
 //   norms               not split
+//
+// All ranks have parts of the same size, except for the vocabulary, whose last range may be
+// shorter.
 #pragma once
 
 #include <cstdint>

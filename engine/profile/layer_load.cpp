@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/dtype.h"
-#include "engine/loader/shard.h"
 
 namespace tandem {
 namespace {
@@ -17,14 +16,15 @@ class LayerSum {
  public:
   LayerSum(const ModelSpec& config, std::int32_t num_devices, DType dtype)
       : config_(config),
-        shape_(shape_of_shard(config, num_devices)),
+        num_devices_(num_devices),
         element_bytes_(static_cast<std::int64_t>(size_of(dtype))) {}
 
   void add(Module module, std::int64_t rank, std::int64_t b_stride) {
     const std::int64_t in = module_in(config_, module);
     const std::int64_t out = module_out(config_, module);
-    const std::int64_t in_here = module_in(shape_, module);
-    const std::int64_t out_here = module_out(shape_, module);
+    const bool by_rows = module == Module::o || module == Module::down;  // loader/shard.h
+    const std::int64_t in_here = by_rows ? in / num_devices_ : in;
+    const std::int64_t out_here = by_rows ? out : out / num_devices_;
     load_.a_bytes += rank * in_here * element_bytes_;
     load_.b_bytes += out_here * b_stride * element_bytes_;
     load_.a_elsewhere += rank * (in - in_here) * element_bytes_;
@@ -46,7 +46,7 @@ class LayerSum {
 
  private:
   const ModelSpec& config_;
-  const ModelSpec shape_;
+  const std::int32_t num_devices_;
   const std::int64_t element_bytes_;
   LayerLoad load_;
   std::uint32_t sites_ = 0;

@@ -157,9 +157,8 @@ Result<int> bench_load(const EngineSettings& engine, const LoadBenchSettings& se
   config.layers = {one};
   const double layer =
       static_cast<double>(ModelWeights::bytes_needed(config, {}, DType::bf16)) - without;
-  config.layers.resize(std::max<std::size_t>(
-                           1, static_cast<std::size_t>((settings.size_gb * 1e9 - without) / layer)),
-                       one);
+  const auto fit = static_cast<std::int64_t>((settings.size_gb * 1e9 - without) / layer);
+  config.layers.resize(static_cast<std::size_t>(std::max<std::int64_t>(1, fit)), one);
   const auto bytes = static_cast<double>(ModelWeights::bytes_needed(config, {}, DType::bf16));
 
   TANDEM_ASSIGN(const HostDeviceOptions host, choose_host_options(engine));

@@ -2,7 +2,6 @@
 // and a row in registry.cpp.
 #pragma once
 
-#include <span>
 #include <string_view>
 
 #include "engine/model/families/checkpoint_config.h"
@@ -18,8 +17,6 @@ struct Family {
   // special tokens, tied embeddings). If the config has failed, the result is meaningless.
   ModelSpec (*read)(CheckpointConfig& config);
 };
-
-std::span<const Family> families();
 
 ModelSpec read_llama(CheckpointConfig& config);
 ModelSpec read_mistral(CheckpointConfig& config);

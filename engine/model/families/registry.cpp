@@ -120,10 +120,6 @@ Result<ModelSpec> read_spec(const Json& json) {
 
 }  // namespace
 
-std::span<const Family> families() {
-  return kFamilies;
-}
-
 Result<ModelSpec> parse_model_spec(std::string_view config_json) {
   TANDEM_ASSIGN(const Json json, parse_json_object<Json>(config_json));
   return read_spec(json);

@@ -56,7 +56,8 @@ struct ExecutorBench::Straight {
                               part(plan.pages, entry.pages), cache.page_tokens(), entry.adapter);
       batch->add_sample(row + entry.tokens.count - 1, SampleRow{}, {}, {});
     }
-    recorded = recorded && graphs->pad(*batch);
+    recorded = recorded && batch->decodes_only() && !graphs->buckets().empty();
+    if (recorded) TANDEM_CHECK(graphs->pad(*batch), "a decode step of {}", batch->num_rows());
     const StepInput input = batch->upload(*stream);
     if (recorded) {
       TANDEM_TRY(graphs->launch(*stream, input, tier->table()));
