@@ -31,6 +31,7 @@ constexpr std::string_view kModules[] = {
     "engine/handoff",
     "engine/loader",
     "engine/loader/peft",
+    "engine/model/families",
     "engine/peers",
     "engine/recording",
     "engine/server",

@@ -9,7 +9,7 @@ cd "$work"
 
 mkdir .ci tools
 cp "$source"/.ci/{run,seeded,failed-searches,slowest} .ci
-for tool in install-deps format arrows includes lint fuzz; do
+for tool in install-deps format arrows words includes lint fuzz; do
   printf '#!/bin/sh\n' > tools/$tool
 done
 cat > tools/test << 'END'
