@@ -25,6 +25,7 @@ constexpr std::array kFamilies = {
 
 std::string titles() {
   std::vector<std::string_view> all;
+  all.reserve(kFamilies.size());
   for (const Family& family : kFamilies) all.push_back(family.title);
   const std::string_view last = all.back();
   all.pop_back();

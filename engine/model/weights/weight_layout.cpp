@@ -87,11 +87,13 @@ class LayerLayout {
   TensorView columns(const std::vector<std::pair<std::string_view, std::int64_t>>& projections,
                      std::int64_t in) {
     std::vector<Part> parts;
+    parts.reserve(projections.size());
     for (const auto& [name, rows] : projections) parts.push_back(share(weight(name), rows));
     return layout_.matrix(parts, in);
   }
   TensorView biases(const std::vector<std::pair<std::string_view, std::int64_t>>& projections) {
     std::vector<Part> parts;
+    parts.reserve(projections.size());
     for (const auto& [name, rows] : projections) parts.push_back(share(bias(name), rows));
     return layout_.vector(parts);
   }

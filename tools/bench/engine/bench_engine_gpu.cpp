@@ -291,7 +291,8 @@ class GpuBench {
     TANDEM_ASSIGN(const auto peak, GemmPeak::create(device, dtype_));
     TANDEM_TRY(peak->sample(kTurns * kPeakSamples));
     report_.add(peak->take("before any prompt"));
-    for (const auto& [tokens, bar] : kPrompts) {
+    for (const auto& [prompt, bar] : kPrompts) {
+      const std::int32_t tokens = prompt;  // Clang 14 lets no lambda use a binding
       log::info("prefill, {} tokens", tokens);
       Samples samples{fmt::format("prefill step, {} tokens", tokens), "ms", {}};
       for (int turn = 0; turn < kTurns; ++turn) {
