@@ -17,7 +17,7 @@ enum class Ticket : std::uint32_t {
   voided = 4,  // nobody: the mailbox is broken, the rows are computed again later
 };
 
-// What a doorbell holds: which job was offered last, and to whom it went.
+// The word of a doorbell: which job was offered last, and to whom it went.
 constexpr std::uint64_t doorbell_of(std::uint64_t sequence, Ticket ticket) {
   return sequence << 3 | static_cast<std::uint64_t>(ticket);
 }

@@ -1,4 +1,4 @@
-// What a row of a SettingsTable is bound to: a member of a struct, whatever its type.
+// A SettingsMember binds a row of a SettingsTable to a member of a struct, whatever its type.
 //
 // Files, flags and help know five types. A member of another type has a copy of one of them, which
 // SettingsTable::validate() converts once its range is judged, and only if somebody gave a value:

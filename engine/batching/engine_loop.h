@@ -107,7 +107,7 @@ class EngineLoop {
 
   Planning planning_;  // of the next step
   StepPlan plan_;      // of the step being enqueued
-  // Of the steps in flight, in turn.
+  // The entries of the steps in flight; step n is at n % kMaxStepsInFlight.
   std::array<std::vector<PlannedEntry>, kMaxStepsInFlight> planned_;
   std::size_t num_enqueued_ = 0;
   std::size_t num_digested_ = 0;

@@ -119,8 +119,8 @@ class HandoffPlanner {
   TimePoint workers_changed_, faults_ended_;
   const HostTier* host_;
   const Clock* clock_;
-  // Of one step. The ring of group jobs holds the jobs of all steps in flight at once, and has to
-  // have room for a wrap.
+  // The limit of one step. The ring of group jobs holds the jobs of all steps in flight at once,
+  // and has to have room for a wrap.
   const std::int32_t max_groups_;
 };
 

@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-// For sequences that came after the last arrange(): behind all others for now.
+// Sequences that came after the last arrange() stand behind all others until the next one.
 constexpr std::uint32_t kNoTurnYet = std::numeric_limits<std::uint32_t>::max();
 
 std::uint64_t adapter_number(const AdapterLease& adapter) {

@@ -47,7 +47,7 @@ void attend(LayerStep& step, const Layer& layer) {
 void attention_out(LayerStep& step, const Layer& layer) {
   const LayerWeights& w = layer.weights;
   const TensorView x = step.work.attention.slice_cols(0, layer.spec.attention.q_size());
-  const SumTarget sum = attention_sum(step);
+  const SumTarget sum = sum_target(step, step.shared.attended);
   run(step, {layer.index, Site::o, x, w.o, w.o_bias, sum.y, sum.accumulate, {sum.y}});
   to_residual(step, sum.y, true, w.mlp_norm);
 }

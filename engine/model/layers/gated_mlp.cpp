@@ -23,7 +23,7 @@ void gated_mlp(LayerStep& step, const Layer& layer, const TensorView& next_norm)
   } else {
     step.stream.gemm_swiglu({step.work.x, w.gate_up, gate_up, activation});
   }
-  const SumTarget sum = mlp_sum(step);
+  const SumTarget sum = sum_target(step, step.shared.fed);
   run(step, {layer.index, Site::down, activation, w.down, {}, sum.y, sum.accumulate, {sum.y}});
   to_residual(step, sum.y, true, next_norm);
 }

@@ -2,14 +2,9 @@
 
 namespace tandem {
 
-SumTarget attention_sum(const LayerStep& step) {
+SumTarget sum_target(const LayerStep& step, const TensorView& part) {
   if (step.part.is_whole()) return {step.work.residual, true};
-  return {step.shared.attended, false};
-}
-
-SumTarget mlp_sum(const LayerStep& step) {
-  if (step.part.is_whole()) return {step.work.residual, true};
-  return {step.shared.fed, false};
+  return {part, false};
 }
 
 void to_residual(LayerStep& step, const TensorView& sum, bool accumulate,

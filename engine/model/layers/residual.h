@@ -11,17 +11,17 @@
 
 namespace tandem {
 
-// The output of the projection that ends a block: memory for this shard's part of the sum, or the
-// residual.
+// The output of the projection that ends a block: `part`, memory for this shard's part of the sum,
+// or the residual itself on a device that holds the whole model. `accumulate`: the product adds.
 struct SumTarget {
   TensorView y;
   bool accumulate = false;
 };
-SumTarget attention_sum(const LayerStep& step);
-SumTarget mlp_sum(const LayerStep& step);
+SumTarget sum_target(const LayerStep& step, const TensorView& part);
 
-// Adds up `sum` over all ranks and writes the result to the residual, or adds it if `accumulate`.
-// Then computes step.work.x = norm(residual), unless `next_norm`, [H], is absent (rank 0).
+// Adds up `sum` over all ranks and writes the result to the residual, or adds it if `accumulate`;
+// a device that holds the whole model has the sum in its residual already. Then computes
+// step.work.x = norm(residual), unless `next_norm`, [H], is absent (rank 0).
 void to_residual(LayerStep& step, const TensorView& sum, bool accumulate,
                  const TensorView& next_norm);
 

@@ -2,26 +2,11 @@
 
 #include <algorithm>
 
+#include "engine/model/weights/cutter.h"
 #include "gpu/ops.h"
 
 namespace tandem {
 namespace {
-
-// Takes views of device memory one after another. With a null base it only measures.
-class Cutter {
- public:
-  explicit Cutter(std::byte* base) : base_(base) {}
-  TensorView take(DType type, std::int64_t rows, std::int64_t cols) {
-    const TensorView view(base_ + offset_, type, {rows, cols});
-    offset_ += (static_cast<std::size_t>(rows * cols) * size_of(type) + 255) / 256 * 256;
-    return view;
-  }
-  std::size_t bytes() const { return offset_; }
-
- private:
-  std::byte* base_;
-  std::size_t offset_ = 0;
-};
 
 // The columns of a rank's share of v at the projection with the most modules.
 std::int64_t width_of_share(const ModelLimits& limits, std::int32_t num_shares) {

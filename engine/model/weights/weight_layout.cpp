@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/model/weights/cutter.h"
+
 namespace tandem {
 namespace {
 
@@ -19,7 +21,7 @@ struct Part {
 // Places tensors one after another. With a null base it only measures.
 class Layout {
  public:
-  Layout(std::byte* base, DType dtype) : base_(base), dtype_(dtype) {}
+  Layout(std::byte* base, DType dtype) : cutter_(base), dtype_(dtype) {}
 
   // A matrix made of parts of the checkpoint, stacked along the first dimension: columns
   // [first_col, first_col + cols) of `all_cols`.
@@ -27,7 +29,7 @@ class Layout {
                     std::int64_t all_cols = 0) {
     std::int64_t rows = 0;
     for (const Part& part : parts) rows += part.rows;
-    const TensorView whole(take(rows * cols), dtype_, {rows, cols});
+    const TensorView whole = cutter_.take(dtype_, rows, cols);
     std::int64_t row = 0;
     for (const Part& part : parts) {
       pieces_.push_back({part.name,
@@ -42,7 +44,7 @@ class Layout {
   TensorView vector(const std::vector<Part>& parts) {
     std::int64_t size = 0;
     for (const Part& part : parts) size += part.rows;
-    const TensorView whole(take(size), dtype_, {size});
+    const TensorView whole(cutter_.take(dtype_, size), dtype_, {size});
     std::int64_t at = 0;
     for (const Part& part : parts) {
       pieces_.push_back({part.name,
@@ -55,20 +57,12 @@ class Layout {
     return whole;
   }
 
-  std::size_t bytes() const { return offset_; }
+  std::size_t bytes() const { return cutter_.bytes(); }
   std::vector<WeightPiece> take_pieces() { return std::move(pieces_); }
 
  private:
-  std::byte* take(std::int64_t elements) {
-    std::byte* result = base_ + offset_;
-    // 256 bytes are the largest alignment that cuBLAS or the vector loads of any device need.
-    offset_ += (static_cast<std::size_t>(elements) * size_of(dtype_) + 255) / 256 * 256;
-    return result;
-  }
-
-  std::byte* base_;
+  Cutter cutter_;
   DType dtype_;
-  std::size_t offset_ = 0;
   std::vector<WeightPiece> pieces_;
 };
 

@@ -17,7 +17,7 @@
 
 namespace tandem {
 
-// What the client has received of one choice, from one engine or several.
+// The part of one choice that the client has received, from one engine or several.
 struct SentChoice {
   GeneratedBefore generated;
   // The number of chunks of the last token that were passed on; unset: all. A token of a tool call

@@ -90,7 +90,7 @@ class TestMail {
     forget();
   }
 
-  // What was handed over: x, y and v, that is, no doorbells and no words.
+  // Overwrites the data of a handover, x, y and v, but no doorbells and no words.
   void forget() const {
     std::memset(view_.x, 0xFF,
                 static_cast<std::size_t>(memory_.data() + memory_.bytes() - view_.x));

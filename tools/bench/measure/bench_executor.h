@@ -77,11 +77,11 @@ class ExecutorBench {
   Result<std::vector<float>> prefill_logits(std::int32_t start, std::int32_t count);
 
   const Model& model() const;  // of the first device, as all that follows
-  // What any step must read of the weights: all, but of an embedding that is not the head as well,
-  // only rows. A decode step also reads its keys and values, and its adapters.
+  // The bytes of weights that every step has to read: all but the embedding, unless it is the head
+  // as well. A decode step also reads its keys and values, and its adapters.
   double weight_bytes_read() const;
   double decode_bytes(std::int32_t batch, int set) const;
-  // Of the first `tokens` tokens: linear layers and the head's one row; attention comes on top.
+  // The first `tokens` tokens of a prompt: linear layers and one row of the head; attention apart.
   double linear_flops(std::int32_t tokens) const;
   double attention_flops(std::int32_t tokens) const;
   // Of weights, work space and the pages in use, of keys and values or adapters.
