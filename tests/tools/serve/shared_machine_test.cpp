@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/thread_cpus.h"
+#include "tests/tools/crowd.h"
 #include "tests/tools/process.h"
 #include "tests/tools/serve/private_shm.h"
 
@@ -67,6 +68,10 @@ TEST_F(SharedMachine, HasItsCoresSharedOutAmongEngines) {
   ASSERT_NE(one.port, 0) << one.process.error();
   ReadyServer other(serve({"--threads", "1"}));
   ASSERT_NE(other.port, 0) << other.process.error();
+  // A compute thread takes its core as it begins, and a server is ready without waiting for that.
+  for (const ReadyServer* const server : {&one, &other}) {
+    EXPECT_TRUE(eventually([&] { return compute_cpus(*server).size() == 1; }));
+  }
   EXPECT_THAT(compute_cpus(one), SizeIs(1));
   EXPECT_THAT(compute_cpus(other), SizeIs(1));
   EXPECT_NE(compute_cpus(one), compute_cpus(other));
