@@ -7,7 +7,7 @@ set(ext_proc "${PROJECT_SOURCE_DIR}/.deps/ext-proc-1.85.0")
 
 if(TANDEM_SANITIZE STREQUAL "thread")
   # gRPC is not instrumented, and its own locks (Abseil's) are not seen: the thread sanitizer would
-  # report what is none. What the picker decides is in scheduler/picker, which is tested here, too.
+  # report what is none. What the picker decides is in scheduler/cluster/picker, which is tested here, too.
   set(TANDEM_NO_PICKER "not under this sanitizer")
 elseif(TANDEM_PICKER STREQUAL "OFF")
   set(TANDEM_NO_PICKER "TANDEM_PICKER is OFF")

@@ -8,8 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/ids/ticket.h"
 #include "base/tensor.h"
-#include "base/ticket.h"
 #include "gpu/weight.h"
 
 namespace tandem {

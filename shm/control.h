@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/ids/ticket.h"
 #include "base/status.h"
-#include "base/ticket.h"
 #include "shm/mailbox.h"
 #include "shm/region.h"
 

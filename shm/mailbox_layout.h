@@ -38,8 +38,8 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "base/ids/ticket.h"
 #include "base/status.h"
-#include "base/ticket.h"
 
 namespace tandem {
 

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <memory>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/status.h"
 
 namespace tandem {

@@ -5,7 +5,7 @@
 
 #include "base/http/connection.h"
 #include "base/http/response_head.h"
-#include "base/log.h"
+#include "base/log/log.h"
 
 namespace tandem {
 namespace {

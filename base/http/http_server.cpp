@@ -18,7 +18,7 @@
 #include "base/http/sockets/listener.h"
 #include "base/http/sockets/listening_socket.h"
 #include "base/limits/process_limits.h"
-#include "base/log.h"
+#include "base/log/log.h"
 
 namespace tandem {
 namespace {

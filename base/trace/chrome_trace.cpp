@@ -11,7 +11,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/json_string.h"
+#include "base/text/json_string.h"
 
 namespace tandem {
 namespace {

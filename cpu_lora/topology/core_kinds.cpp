@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/shown_text.h"
+#include "base/text/shown_text.h"
 #include "cpu_lora/topology/hwloc_handles.h"
 
 namespace tandem {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "base/id_list.h"
+#include "base/text/id_list.h"
 #include "cpu_lora/topology/machine_load.h"
 
 namespace tandem {

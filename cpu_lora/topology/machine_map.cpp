@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/limits/cpu_quota.h"
-#include "base/shown_text.h"
-#include "base/thread_cpus.h"
+#include "base/text/shown_text.h"
+#include "base/threads/thread_cpus.h"
 #include "cpu_lora/topology/core_kinds.h"
 #include "cpu_lora/topology/hwloc_handles.h"
 #include "cpu_lora/topology/local_nodes.h"

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/id_list.h"
 #include "base/status.h"
+#include "base/text/id_list.h"
 
 namespace tandem {
 

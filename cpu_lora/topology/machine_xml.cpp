@@ -4,7 +4,7 @@
 #include <cctype>
 #include <cstdint>
 
-#include "base/file.h"
+#include "base/file/file.h"
 
 namespace tandem {
 namespace {

@@ -8,7 +8,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "base/ticket.h"
+#include "base/ids/ticket.h"
 
 namespace tandem {
 

@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/onednn/matmul.h"
 #include "cpu_lora/worker/delta.h"
 #include "cpu_lora/worker/line_wait.h"

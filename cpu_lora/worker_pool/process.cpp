@@ -19,7 +19,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/log.h"
+#include "base/log/log.h"
 
 namespace tandem {
 namespace {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "cpu_lora/worker_pool/process_wait.h"
 #include "cpu_lora/worker_pool/worker_slot_watch.h"
 #include "shm/jobs.h"

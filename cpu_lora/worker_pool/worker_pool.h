@@ -20,8 +20,8 @@
 #include <string>
 #include <vector>
 
+#include "base/ids/ticket.h"
 #include "base/status.h"
-#include "base/ticket.h"
 #include "shm/mailbox.h"
 
 namespace tandem {

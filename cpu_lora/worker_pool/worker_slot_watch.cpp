@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "shm/jobs.h"
 
 namespace tandem {

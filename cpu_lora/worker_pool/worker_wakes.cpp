@@ -5,7 +5,7 @@
 #include <bit>
 #include <chrono>
 
-#include "base/log.h"
+#include "base/log/log.h"
 
 namespace tandem {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <array>
 
-#include "base/log.h"
-#include "base/thread_cpus.h"
+#include "base/log/log.h"
+#include "base/threads/thread_cpus.h"
 
 namespace tandem {
 

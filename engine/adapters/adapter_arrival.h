@@ -21,7 +21,7 @@
 #include <memory>
 #include <string>
 
-#include "base/file_progress.h"
+#include "base/file/file_progress.h"
 #include "base/status.h"
 #include "engine/adapters/adapter_store.h"
 

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/folder.h"
-#include "base/log.h"
-#include "base/thread_cpus.h"
+#include "base/file/folder.h"
+#include "base/log/log.h"
+#include "base/threads/thread_cpus.h"
 #include "engine/adapters/adapter_strips.h"
 #include "engine/adapters/base_name.h"
 #include "engine/loader/peft/peft_source.h"

@@ -20,7 +20,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "base/status.h"
 #include "cpu_lora/topology/reader_plan.h"
 #include "engine/adapters/cold_start_log.h"

@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "base/limits/bytes_text.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "engine/adapters/offset_allocator.h"
 #include "engine/loader/thread_team.h"
 #include "shm/region.h"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/thread_cpus.h"
+#include "base/threads/thread_cpus.h"
 #include "engine/batching/engine_reporter.h"
 #include "engine/batching/request_limits.h"
 #include "engine/batching/statistics.h"

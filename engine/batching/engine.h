@@ -32,7 +32,7 @@
 #include "engine/service/service.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "gpu/device.h"
-#include "scheduler/coldstart/engine_lessons.h"
+#include "scheduler/planning/coldstart/engine_lessons.h"
 
 namespace tandem {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/trace/tracer.h"
 #include "engine/batching/batch/token_masks.h"
 #include "engine/batching/statistics.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "engine/batching/line/line_options.h"
 #include "engine/handoff/handoff_options.h"
 #include "engine/recording/recording.h"

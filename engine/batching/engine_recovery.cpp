@@ -3,7 +3,7 @@
 #include <exception>
 #include <utility>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "engine/batching/engine_loop.h"
 
 namespace tandem {

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "engine/adapters/residency.h"
-#include "scheduler/costs/first_guess.h"
+#include "scheduler/planning/costs/first_guess.h"
 
 namespace tandem {
 namespace {

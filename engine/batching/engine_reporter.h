@@ -21,8 +21,8 @@
 #include "engine/memory/page_pool.h"
 #include "engine/model/spec/model_spec.h"
 #include "engine/model/step/steps_in_flight.h"
-#include "scheduler/costs/step_cost_tracker.h"
-#include "scheduler/policies/engine_view.h"
+#include "scheduler/cluster/view/engine_view.h"
+#include "scheduler/planning/costs/step_cost_tracker.h"
 
 namespace tandem {
 

@@ -16,7 +16,7 @@
 #include "engine/adapters/adapter_store.h"
 #include "engine/batching/line/sequence.h"
 #include "engine/service/service.h"
-#include "scheduler/policies/engine_view.h"
+#include "scheduler/cluster/view/engine_view.h"
 
 namespace tandem {
 

@@ -9,7 +9,7 @@
 #include <chrono>
 #include <utility>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "engine/constraint/grammar_backend.h"
 
 namespace tandem {

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/limits/bytes_text.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "cpu_lora/worker_process/confine.h"
 #include "engine/constraint/byte_stream.h"
 #include "engine/constraint/compile_frame.h"

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/limits/bytes_text.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "engine/constraint/compiled_cache.h"
 #include "engine/constraint/compiled_constraint.h"
 #include "engine/constraint/constraint_check.h"

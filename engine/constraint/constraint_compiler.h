@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/ids/token_id.h"
 #include "base/status.h"
-#include "base/token_id.h"
 #include "engine/constraint/compile_process.h"
 #include "engine/service/generation.h"
 #include "engine/tokenizer/tokenizer.h"

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "engine/constraint/byte_stream.h"
 #include "engine/constraint/grammar_codec.h"
 #include "engine/constraint/schema/constraint_rewrite.h"

@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/log.h"
+#include "base/log/log.h"
 
 namespace tandem {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/ids/token_id.h"
 #include "base/status.h"
-#include "base/token_id.h"
 #include "engine/constraint/token_filter.h"
 
 namespace tandem {

@@ -11,8 +11,8 @@
 #include <span>
 #include <vector>
 
+#include "base/ids/token_id.h"
 #include "base/status.h"
-#include "base/token_id.h"
 #include "engine/service/generation.h"
 #include "gpu/ops.h"
 

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/log.h"
-#include "scheduler/coldstart/load_piece.h"
+#include "base/log/log.h"
+#include "scheduler/planning/coldstart/load_piece.h"
 
 namespace tandem {
 namespace {

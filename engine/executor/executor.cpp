@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/status_copy.h"
-#include "scheduler/costs/shard_costs.h"
+#include "scheduler/planning/costs/shard_costs.h"
 
 namespace tandem {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/trace/tracer.h"
 #include "engine/handoff/handoff_trace.h"
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/slot_id.h"
+#include "base/ids/slot_id.h"
+#include "base/ids/token_id.h"
 #include "base/status.h"
-#include "base/token_id.h"
 #include "engine/memory/free_pages.h"
 #include "engine/model/step/step_batch.h"
 #include "gpu/ops.h"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "engine/handoff/handoff_jobs.h"
 #include "engine/handoff/step_lessons.h"
 

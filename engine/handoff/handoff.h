@@ -35,7 +35,7 @@
 #include "engine/model/step/step_batch.h"
 #include "engine/model/step/steps_in_flight.h"
 #include "gpu/device.h"
-#include "scheduler/coldstart/admission.h"
+#include "scheduler/planning/coldstart/admission.h"
 
 namespace tandem {
 

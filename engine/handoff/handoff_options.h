@@ -12,9 +12,9 @@
 #include "cpu_lora/topology/reader_plan.h"
 #include "cpu_lora/worker_pool/worker_pool.h"
 #include "engine/adapters/cold_start_log.h"
-#include "scheduler/coldstart/engine_lessons.h"
-#include "scheduler/coldstart/planner.h"
-#include "scheduler/costs/cost_model.h"
+#include "scheduler/planning/coldstart/engine_lessons.h"
+#include "scheduler/planning/coldstart/planner.h"
+#include "scheduler/planning/costs/cost_model.h"
 
 namespace tandem {
 

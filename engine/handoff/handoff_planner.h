@@ -17,11 +17,11 @@
 #include "engine/handoff/handoff_step.h"
 #include "engine/handoff/mailbox_workers.h"
 #include "engine/model/spec/model_spec.h"
-#include "scheduler/coldstart/admission.h"
-#include "scheduler/coldstart/plan_memory.h"
-#include "scheduler/coldstart/planner.h"
-#include "scheduler/coldstart/step_choice.h"
-#include "scheduler/costs/cost_learner.h"
+#include "scheduler/planning/coldstart/admission.h"
+#include "scheduler/planning/coldstart/plan_memory.h"
+#include "scheduler/planning/coldstart/planner.h"
+#include "scheduler/planning/coldstart/step_choice.h"
+#include "scheduler/planning/costs/cost_learner.h"
 
 namespace tandem {
 

@@ -4,14 +4,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/slot_id.h"
-#include "base/ticket.h"
+#include "base/ids/slot_id.h"
+#include "base/ids/ticket.h"
 #include "engine/adapters/served_adapter.h"
 #include "engine/handoff/handoff_jobs.h"
 #include "engine/model/step/step_handoff.h"
 #include "gpu/device.h"
-#include "scheduler/coldstart/load_piece.h"
-#include "scheduler/coldstart/plan_memory.h"
+#include "scheduler/planning/coldstart/load_piece.h"
+#include "scheduler/planning/coldstart/plan_memory.h"
 
 namespace tandem {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "base/ticket.h"
+#include "base/ids/ticket.h"
 #include "base/trace/tracer.h"
 
 namespace tandem {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/log.h"
-#include "base/thread_cpus.h"
+#include "base/log/log.h"
+#include "base/threads/thread_cpus.h"
 #include "engine/handoff/handoff_jobs.h"
 #include "shm/jobs.h"
 

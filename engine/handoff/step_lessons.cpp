@@ -13,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/ticket.h"
+#include "base/ids/ticket.h"
 #include "engine/profile/layer_load.h"
 
 namespace tandem {

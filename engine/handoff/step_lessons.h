@@ -8,8 +8,8 @@
 
 #include "engine/handoff/handoff_step.h"
 #include "engine/model/spec/model_spec.h"
-#include "scheduler/costs/cost_learner.h"
-#include "scheduler/costs/cost_model.h"
+#include "scheduler/planning/costs/cost_learner.h"
+#include "scheduler/planning/costs/cost_model.h"
 
 namespace tandem {
 

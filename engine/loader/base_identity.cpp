@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "engine/loader/json.h"
 #include "engine/loader/safetensors/safetensors_header.h"
 #include "engine/loader/thread_team.h"

@@ -7,7 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "base/file.h"
+#include "base/file/file.h"
 
 namespace tandem {
 namespace {

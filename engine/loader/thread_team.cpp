@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "base/limits/cpu_quota.h"
-#include "base/thread_cpus.h"
+#include "base/threads/thread_cpus.h"
 
 namespace tandem {
 namespace {

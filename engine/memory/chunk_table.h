@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/strong_id.h"
+#include "base/ids/strong_id.h"
 
 namespace tandem {
 

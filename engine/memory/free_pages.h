@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/strong_id.h"
+#include "base/ids/strong_id.h"
 
 namespace tandem {
 

@@ -30,7 +30,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/token_id.h"
+#include "base/ids/token_id.h"
 #include "engine/memory/block_table.h"
 #include "engine/memory/page_pool.h"
 #include "engine/memory/reclaimable.h"

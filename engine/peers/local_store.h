@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/folder.h"
+#include "base/file/folder.h"
 #include "base/status.h"
 
 namespace tandem {

@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/status_copy.h"
 #include "engine/loader/peft/peft_source.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/file_progress.h"
+#include "base/file/file_progress.h"
 #include "base/http/client/http_address.h"
 #include "base/status.h"
 #include "engine/peers/local_store.h"

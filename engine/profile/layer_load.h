@@ -6,7 +6,7 @@
 
 #include "engine/loader/adapter.h"
 #include "engine/model/spec/model_spec.h"
-#include "scheduler/costs/cost_model.h"
+#include "scheduler/planning/costs/cost_model.h"
 
 namespace tandem {
 

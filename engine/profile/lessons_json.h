@@ -3,7 +3,7 @@
 
 #include "base/status.h"
 #include "engine/loader/json.h"
-#include "scheduler/coldstart/engine_lessons.h"
+#include "scheduler/planning/coldstart/engine_lessons.h"
 
 namespace tandem {
 

@@ -12,8 +12,8 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "engine/model/spec/model_spec.h"
-#include "scheduler/coldstart/engine_lessons.h"
-#include "scheduler/costs/cost_model.h"
+#include "scheduler/planning/coldstart/engine_lessons.h"
+#include "scheduler/planning/costs/cost_model.h"
 
 namespace tandem {
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "engine/loader/json_fields.h"
 #include "engine/profile/lessons_json.h"
 #include "engine/profile/profile.h"

@@ -23,8 +23,8 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "base/slot_id.h"
-#include "base/token_id.h"
+#include "base/ids/slot_id.h"
+#include "base/ids/token_id.h"
 #include "engine/executor/step_plan.h"
 #include "engine/model/model.h"
 #include "engine/model/step/step_batch.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <variant>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "base/status.h"
 #include "engine/recording/record_bytes.h"
 #include "engine/recording/recording.h"

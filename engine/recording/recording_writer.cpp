@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/log.h"
+#include "base/log/log.h"
 
 namespace tandem {
 namespace {

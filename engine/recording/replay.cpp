@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/folder.h"
+#include "base/file/folder.h"
 #include "engine/adapters/adapter_store.h"
 #include "engine/executor/executor.h"
 #include "engine/executor/plan_check.h"

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/ids/token_id.h"
 #include "base/status.h"
-#include "base/token_id.h"
 #include "base/trace/trace_context.h"
 
 namespace tandem {

@@ -10,15 +10,15 @@
 #include <utility>
 #include <vector>
 
-#include "base/file.h"
-#include "base/file_identity.h"
+#include "base/file/file.h"
+#include "base/file/file_identity.h"
 #include "base/status.h"
 #include "engine/service/cold_start.h"
 #include "engine/service/counted_values.h"
 #include "engine/service/cpu_worker.h"
 #include "engine/service/generation.h"
 #include "engine/service/learned_costs.h"
-#include "scheduler/policies/engine_view.h"
+#include "scheduler/cluster/view/engine_view.h"
 
 namespace tandem {
 

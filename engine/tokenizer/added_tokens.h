@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/ids/token_id.h"
 #include "base/status.h"
-#include "base/token_id.h"
 
 namespace tandem {
 

@@ -11,8 +11,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/ids/token_id.h"
 #include "base/status.h"
-#include "base/token_id.h"
 #include "engine/tokenizer/id_map.h"
 
 namespace tandem {

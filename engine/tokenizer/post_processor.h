@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/ids/token_id.h"
 #include "base/status.h"
-#include "base/token_id.h"
 
 namespace tandem {
 

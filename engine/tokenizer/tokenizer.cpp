@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "base/limits/bytes_text.h"
 #include "engine/tokenizer/tokenizer_impl.h"
 #include "engine/tokenizer/utf8.h"

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/ids/token_id.h"
 #include "base/status.h"
-#include "base/token_id.h"
 
 namespace tandem {
 

@@ -1,7 +1,7 @@
-// Unicode properties of characters for the tokenizer; the encoding is in base/utf8.h.
+// Unicode properties of characters for the tokenizer; the encoding is in base/text/utf8.h.
 #pragma once
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 namespace tandem::utf8 {
 

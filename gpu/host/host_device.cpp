@@ -5,10 +5,10 @@
 #include <thread>
 #include <utility>
 
-#include "base/id_list.h"
 #include "base/limits/process_limits.h"
 #include "base/onednn/matmul.h"
-#include "base/thread_cpus.h"
+#include "base/text/id_list.h"
+#include "base/threads/thread_cpus.h"
 #include "gpu/host/context/host_communicator.h"
 #include "gpu/host/context/thread_pool.h"
 #include "gpu/host/host_event.h"

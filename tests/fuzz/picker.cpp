@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/check.h"
-#include "scheduler/picker/envoy/ext_proc_messages.h"
-#include "scheduler/picker/pick_request.h"
-#include "scheduler/picker/pick_stream.h"
-#include "scheduler/picker/picker.h"
+#include "scheduler/cluster/picker/envoy/ext_proc_messages.h"
+#include "scheduler/cluster/picker/pick_request.h"
+#include "scheduler/cluster/picker/pick_stream.h"
+#include "scheduler/cluster/picker/picker.h"
 #include "tests/fuzz/targets.h"
 
 namespace tandem::fuzz {

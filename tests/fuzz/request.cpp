@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "engine/server/cluster/relayed_call.h"
 #include "engine/server/messages/errors.h"
 #include "engine/server/messages/json_body.h"

@@ -2,7 +2,7 @@
 #include "engine/tokenizer/tokenizer.h"
 
 #include "base/check.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "tests/fuzz/targets.h"
 
 namespace tandem::fuzz {

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "base/file_identity.h"
+#include "base/file/file_identity.h"
 #include "engine/loader/adapter.h"
 #include "engine/loader/peft/peft_reader.h"
 #include "tools/setup/engine_setup.h"

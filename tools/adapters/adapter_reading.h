@@ -7,7 +7,7 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "engine/model/spec/model_spec.h"
-#include "scheduler/registry/registry_entries.h"
+#include "scheduler/cluster/registry/registry_entries.h"
 
 namespace tandem {
 

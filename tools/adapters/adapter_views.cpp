@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <ctime>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 namespace tandem {
 namespace {

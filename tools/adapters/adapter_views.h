@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "scheduler/registry/registry_entries.h"
+#include "scheduler/cluster/registry/registry_entries.h"
 
 namespace tandem {
 

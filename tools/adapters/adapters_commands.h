@@ -9,7 +9,7 @@
 
 #include "base/settings/settings.h"
 #include "base/status.h"
-#include "scheduler/registry/registry.h"
+#include "scheduler/cluster/registry/registry.h"
 #include "tools/cli/flags/flags.h"
 #include "tools/cli/settings.h"
 

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/limits/bytes_text.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "engine/loader/weights.h"
 #include "engine/model/weights/model_weights.h"
 #include "tools/bench/bench_load.h"

@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "base/settings/settings.h"
-#include "scheduler/policies/policy.h"
-#include "scheduler/prefixes/prefix_index.h"
+#include "scheduler/cluster/policies/policy.h"
+#include "scheduler/cluster/prefixes/prefix_index.h"
 #include "tools/bench/common/bench_report.h"
 #include "tools/bench/common/command_line.h"
 #include "tools/bench/relay_cost.h"

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/limits/bytes_text.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "tools/bench/bench_tokenizer.h"
 #include "tools/bench/common/bench_report.h"

@@ -10,8 +10,8 @@
 #include <memory>
 #include <thread>
 
-#include "base/log.h"
-#include "scheduler/router/front/router_server.h"
+#include "base/log/log.h"
+#include "scheduler/cluster/router/front/router_server.h"
 #include "tools/bench/relay_stub.h"
 #include "tools/cli/machine.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/settings/settings.h"
 #include "scheduler/cluster/membership/named_engines.h"
-#include "scheduler/policies/policy.h"
+#include "scheduler/cluster/policies/policy.h"
 
 namespace tandem {
 

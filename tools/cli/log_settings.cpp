@@ -1,6 +1,6 @@
 #include "tools/cli/log_settings.h"
 
-#include "base/log.h"
+#include "base/log/log.h"
 
 namespace tandem {
 

@@ -9,9 +9,9 @@
 #include <optional>
 #include <string_view>
 
-#include "base/id_list.h"
-#include "base/shown_text.h"
-#include "base/thread_cpus.h"
+#include "base/text/id_list.h"
+#include "base/text/shown_text.h"
+#include "base/threads/thread_cpus.h"
 
 namespace tandem {
 namespace {

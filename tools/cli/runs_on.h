@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "base/thread_cpus.h"
+#include "base/threads/thread_cpus.h"
 
 namespace tandem {
 

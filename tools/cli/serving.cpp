@@ -5,7 +5,7 @@
 #include <chrono>
 #include <csignal>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "tools/cli/machine.h"
 
 namespace tandem {

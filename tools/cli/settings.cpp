@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "base/folder.h"
+#include "base/file/folder.h"
 
 namespace tandem {
 namespace {

@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "base/limits/bytes_text.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "engine/server/messages/adapter_templates.h"
 #include "tools/cli/flags/flags.h"
 #include "tools/cli/serving.h"

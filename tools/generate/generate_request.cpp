@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "engine/server/messages/request_parsing.h"
 
 namespace tandem {

@@ -5,7 +5,7 @@
 
 #include "base/settings/settings.h"
 #include "scheduler/cluster/membership/named_engines.h"
-#include "scheduler/picker/picker_host.h"
+#include "scheduler/cluster/picker/picker_host.h"
 #include "tools/cli/log_settings.h"
 
 namespace tandem {

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <thread>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "base/settings/toml_edit.h"
 #include "cpu_lora/placement/detached.h"
 #include "cpu_lora/placement/placement.h"

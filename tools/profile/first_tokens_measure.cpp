@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "cpu_lora/topology/machine_map.h"
 #include "tools/bench/coldstart/cold_adapters.h"
 #include "tools/bench/coldstart/cold_engine.h"

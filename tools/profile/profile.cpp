@@ -10,8 +10,8 @@
 #include <filesystem>
 
 #include "base/clock.h"
-#include "base/log.h"
-#include "base/thread_cpus.h"
+#include "base/log/log.h"
+#include "base/threads/thread_cpus.h"
 #include "cpu_lora/topology/pin_plan.h"
 #include "engine/loader/shard.h"
 #include "gpu/cuda/cuda_device.h"

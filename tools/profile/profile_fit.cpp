@@ -11,7 +11,7 @@
 #include <tuple>
 #include <utility>
 
-#include "scheduler/costs/least_squares.h"
+#include "scheduler/planning/costs/least_squares.h"
 #include "tools/profile/robust_fit.h"
 #include "tools/profile/worker_fit.h"
 

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "engine/loader/adapter.h"
 #include "engine/profile/profile.h"
-#include "scheduler/coldstart/planner.h"
+#include "scheduler/planning/coldstart/planner.h"
 
 namespace tandem {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "base/log.h"
+#include "base/log/log.h"
 
 namespace tandem {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "scheduler/costs/least_squares.h"
+#include "scheduler/planning/costs/least_squares.h"
 
 namespace tandem {
 

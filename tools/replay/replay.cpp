@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "engine/recording/recording_reader.h"
 #include "engine/recording/replay.h"
 #include "tools/cli/flags/flags.h"

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "base/thread_cpus.h"
+#include "base/threads/thread_cpus.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/version.h"
 

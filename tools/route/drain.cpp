@@ -10,7 +10,7 @@
 
 #include "base/http/client/http_address.h"
 #include "base/settings/settings.h"
-#include "scheduler/report/engine_report.h"
+#include "scheduler/cluster/report/engine_report.h"
 #include "tools/cli/flags/flags.h"
 #include "tools/route/route.h"
 

@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "tools/cli/flags/flags.h"
 #include "tools/cli/serving.h"
 #include "tools/cli/signals.h"

@@ -3,7 +3,7 @@
 
 #include "base/settings/settings.h"
 #include "scheduler/cluster/membership/named_engines.h"
-#include "scheduler/router/front/router_server.h"
+#include "scheduler/cluster/router/front/router_server.h"
 #include "tools/cli/log_settings.h"
 #include "tools/cli/trace_settings.h"
 

@@ -14,10 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/memory/memory_reserve.h"
 #include "engine/loader/base_identity.h"
 #include "engine/peers/local_store.h"
+#include "engine/registry/registry_adapters.h"
 #include "engine/server/cluster/stats_feed.h"
 #include "engine/server/server.h"
 #include "engine/server/tool_calls/tool_format.h"
@@ -26,7 +27,6 @@
 #include "tools/cli/settings.h"
 #include "tools/cli/signals.h"
 #include "tools/cli/version.h"
-#include "tools/serve/registry_adapters.h"
 #include "tools/serve/serve.h"
 #include "tools/setup/checkpoint_defaults.h"
 #include "tools/setup/engine_setup.h"

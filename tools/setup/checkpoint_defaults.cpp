@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "engine/loader/json.h"
 #include "engine/server/messages/request_parsing.h"
 

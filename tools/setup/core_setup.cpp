@@ -7,7 +7,7 @@
 #include <iterator>
 #include <utility>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "cpu_lora/topology/named_plan.h"
 #include "cpu_lora/topology/worker_moves.h"
 #include "tools/cli/machine.h"

@@ -8,8 +8,8 @@
 #include <functional>
 #include <utility>
 
-#include "base/file.h"
-#include "base/log.h"
+#include "base/file/file.h"
+#include "base/log/log.h"
 #include "base/memory/memory_info.h"
 #include "engine/adapters/base_name.h"
 #include "engine/loader/foreign_checkpoint.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/onednn/matmul.h"
 #include "cpu_lora/topology/pin_plan.h"
 #include "cpu_lora/topology/reader_plan.h"

@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "tools/cli/version.h"
 #include "tools/setup/profile_costs.h"
 

@@ -11,7 +11,7 @@
 #include "engine/model/spec/model_spec.h"
 #include "engine/profile/profile.h"
 #include "gpu/device.h"
-#include "scheduler/coldstart/engine_lessons.h"
+#include "scheduler/planning/coldstart/engine_lessons.h"
 #include "tools/cli/settings.h"
 
 namespace tandem {

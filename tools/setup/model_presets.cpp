@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "engine/tokenizer/byte_level.h"
 
 namespace tandem {

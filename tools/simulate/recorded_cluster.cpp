@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "scheduler/report/engine_report.h"
+#include "scheduler/cluster/report/engine_report.h"
 
 namespace tandem {
 namespace {

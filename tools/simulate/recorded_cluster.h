@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "scheduler/simulator/machine.h"
+#include "scheduler/cluster/simulator/machine.h"
 
 namespace tandem {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "scheduler/simulator/simulation.h"
+#include "scheduler/cluster/simulator/simulation.h"
 #include "tools/report/html_page.h"
 
 namespace tandem {

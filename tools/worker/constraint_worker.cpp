@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "engine/constraint/compile_worker.h"
 #include "tools/cli/flags/flags.h"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "cpu_lora/worker/worker_loop.h"
 #include "cpu_lora/worker_process/bind.h"
 #include "cpu_lora/worker_process/confine.h"

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/http/rest/error_envelope.h"
-#include "base/log.h"
+#include "base/log/log.h"
 
 namespace tandem {
 namespace {

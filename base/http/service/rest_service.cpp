@@ -10,7 +10,7 @@
 #include "base/dashboard/page.h"
 #include "base/http/request_id.h"
 #include "base/http/rest/error_envelope.h"
-#include "base/log.h"
+#include "base/log/log.h"
 
 namespace tandem {
 namespace {

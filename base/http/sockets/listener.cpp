@@ -9,7 +9,7 @@
 #include <exception>
 #include <utility>
 
-#include "base/log.h"
+#include "base/log/log.h"
 
 namespace tandem {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/http/client/http_client.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/trace/tracer.h"
 
 namespace tandem {

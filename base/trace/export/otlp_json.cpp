@@ -6,7 +6,7 @@
 #include <iterator>
 #include <string_view>
 
-#include "base/json_string.h"
+#include "base/text/json_string.h"
 
 namespace tandem {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/trace/chrome_trace.h"
 #include "base/trace/export/otlp_exporter.h"
 #include "base/trace/tracer.h"

@@ -11,9 +11,9 @@
 #include <span>
 #include <vector>
 
-#include "base/slot_id.h"
+#include "base/ids/slot_id.h"
+#include "base/ids/ticket.h"
 #include "base/status.h"
-#include "base/ticket.h"
 #include "engine/loader/adapter.h"
 #include "engine/memory/chunk_table.h"
 #include "engine/memory/kv_cache.h"

@@ -16,7 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/slot_id.h"
+#include "base/ids/slot_id.h"
 #include "base/status.h"
 #include "engine/adapters/device/adapter_slots.h"
 #include "engine/adapters/served_adapter.h"

@@ -24,7 +24,7 @@
 #include "engine/adapters/served_adapter.h"
 #include "engine/memory/page_pool.h"
 #include "gpu/device.h"
-#include "scheduler/coldstart/load_piece.h"
+#include "scheduler/planning/coldstart/load_piece.h"
 
 namespace tandem {
 

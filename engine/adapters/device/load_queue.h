@@ -36,7 +36,7 @@
 #include "engine/model/step/steps_in_flight.h"
 #include "engine/service/counted_values.h"
 #include "gpu/device.h"
-#include "scheduler/coldstart/load_piece.h"
+#include "scheduler/planning/coldstart/load_piece.h"
 
 namespace tandem {
 

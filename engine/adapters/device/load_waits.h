@@ -8,7 +8,7 @@
 #include "engine/adapters/device/load_queue.h"
 #include "engine/adapters/served_adapter.h"
 #include "engine/model/step/layer_waits.h"
-#include "scheduler/coldstart/load_piece.h"
+#include "scheduler/planning/coldstart/load_piece.h"
 
 namespace tandem {
 

@@ -17,8 +17,8 @@
 #include "engine/memory/prefix_cache.h"
 #include "engine/service/generation.h"
 #include "gpu/ops.h"
-#include "scheduler/queue/fair_share.h"
-#include "scheduler/queue/queue_order.h"
+#include "scheduler/planning/queue/fair_share.h"
+#include "scheduler/planning/queue/queue_order.h"
 
 namespace tandem {
 

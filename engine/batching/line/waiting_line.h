@@ -2,8 +2,8 @@
 // because their first token would be too late.
 //
 // By default the line is kept in the order of priority and arrival. With fairness, clusters or
-// overload it is arranged before each step (scheduler/queue/queue_order.h), and Sequence::turn has
-// the order. goes_before() is right in both cases.
+// overload it is arranged before each step (scheduler/planning/queue/queue_order.h), and
+// Sequence::turn has the order. goes_before() is right in both cases.
 //
 // Only the engine thread may use it. add() and arrange() throw if memory runs out: a sequence that
 // was to be added is destroyed. The other functions do not allocate, if reserve() was called.
@@ -18,9 +18,9 @@
 #include "base/clock.h"
 #include "engine/batching/line/line_options.h"
 #include "engine/batching/line/sequence.h"
-#include "scheduler/queue/early_abort.h"
-#include "scheduler/queue/fair_share.h"
-#include "scheduler/queue/queue_order.h"
+#include "scheduler/planning/queue/early_abort.h"
+#include "scheduler/planning/queue/fair_share.h"
+#include "scheduler/planning/queue/queue_order.h"
 
 namespace tandem {
 

@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/folder.h"
+#include "base/file/folder.h"
 #include "base/json/json_release.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "engine/loader/adapter_layout.h"
 #include "engine/loader/json.h"
 #include "engine/loader/peft/peft_config.h"

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "base/status.h"
 #include "engine/loader/adapter.h"
 #include "engine/loader/peft/peft_source.h"

@@ -10,9 +10,9 @@
 #include <memory>
 #include <string>
 
-#include "base/file.h"
-#include "base/file_identity.h"
-#include "base/file_progress.h"
+#include "base/file/file.h"
+#include "base/file/file_identity.h"
+#include "base/file/file_progress.h"
 #include "base/status.h"
 #include "engine/loader/adapter.h"
 #include "engine/loader/peft/peft_source.h"

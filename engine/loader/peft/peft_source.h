@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "base/file_identity.h"
+#include "base/file/file_identity.h"
 #include "engine/loader/adapter.h"
 
 namespace tandem {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "base/file.h"
+#include "base/file/file.h"
 #include "base/status.h"
 
 namespace tandem {

@@ -13,7 +13,7 @@
 #include "base/dtype.h"
 #include "engine/model/step/step_batch.h"
 #include "engine/service/lora_sharding.h"
-#include "scheduler/costs/shard_costs.h"
+#include "scheduler/planning/costs/shard_costs.h"
 
 namespace tandem {
 

@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "base/slot_id.h"
+#include "base/ids/slot_id.h"
 #include "base/status.h"
 #include "engine/loader/adapter.h"
 #include "engine/memory/free_pages.h"

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/http/sse.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "engine/server/admission/stream_start.h"
 #include "engine/server/answer/answer_parts.h"
 #include "engine/server/answer/constrained_answer.h"

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "engine/server/answer/request_trace.h"
 #include "engine/server/messages/response_building.h"
 

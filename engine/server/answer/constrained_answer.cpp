@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "engine/server/messages/errors.h"
 
 namespace tandem {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <system_error>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "engine/server/calls/call.h"
 #include "engine/server/messages/json_body.h"
 #include "engine/server/messages/request_parsing.h"

@@ -3,7 +3,7 @@
 
 #include "base/http/sse.h"
 #include "base/limits/bytes_text.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "engine/server/calls/call.h"
 #include "engine/server/cluster/relayed_call.h"
 #include "engine/server/messages/json_body.h"

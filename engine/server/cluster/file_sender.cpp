@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
 
 namespace tandem {
 namespace {

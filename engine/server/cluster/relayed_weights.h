@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "base/weights_identity.h"
+#include "base/ids/weights_identity.h"
 #include "engine/server/messages/errors.h"
 
 namespace tandem {

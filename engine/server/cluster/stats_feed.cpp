@@ -10,7 +10,7 @@
 
 #include "base/http/sse.h"
 #include "engine/server/messages/response_building.h"
-#include "scheduler/report/report_writer.h"
+#include "scheduler/cluster/report/report_writer.h"
 
 namespace tandem {
 namespace {

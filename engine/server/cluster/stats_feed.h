@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/http/http_message.h"
 #include "engine/service/service.h"
-#include "scheduler/report/engine_report.h"
+#include "scheduler/cluster/report/engine_report.h"
 
 namespace tandem {
 

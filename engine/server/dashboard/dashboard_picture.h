@@ -5,7 +5,7 @@
 #include "base/dashboard/dashboard_feed.h"
 #include "base/dashboard/latency_history.h"
 #include "engine/service/service.h"
-#include "scheduler/report/engine_report.h"
+#include "scheduler/cluster/report/engine_report.h"
 
 namespace tandem {
 

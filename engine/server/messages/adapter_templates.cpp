@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/log.h"
+#include "base/log/log.h"
 
 namespace tandem {
 namespace {

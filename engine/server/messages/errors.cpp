@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/http/rest/error_envelope.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "engine/server/messages/response_building.h"
 
 namespace tandem {

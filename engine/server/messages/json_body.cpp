@@ -2,7 +2,7 @@
 
 #include "base/json/json_builder.h"
 #include "base/json/json_text.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 namespace tandem {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/json/json_release.h"
 #include "base/limits/bytes_text.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "engine/server/messages/chat_fields.h"
 #include "engine/server/messages/ordered_json.h"
 #include "engine/server/messages/tool_fields.h"

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/json/json_release.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 namespace tandem {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "base/json/json_equals.h"
 #include "base/json/json_text.h"
 

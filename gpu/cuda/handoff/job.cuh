@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "base/ticket.h"
+#include "base/ids/ticket.h"
 #include "gpu/ops.h"
 
 namespace tandem::cuda {
@@ -21,7 +21,7 @@ struct JobOfBlock {
   }
 };
 
-// doorbell_of of base/ticket.h, which kernels may not call.
+// doorbell_of of base/ids/ticket.h, which kernels may not call.
 __device__ __forceinline__ std::uint64_t make_doorbell(std::uint64_t sequence, Ticket ticket) {
   return sequence << 3 | static_cast<std::uint64_t>(ticket);
 }

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "base/thread_cpus.h"
+#include "base/threads/thread_cpus.h"
 #include "gpu/cuda/base/cuda_status.h"
 #include "gpu/cuda/handoff/flags.h"
 

@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "gpu/cuda/base/cuda_status.h"
 
 namespace tandem::cuda {

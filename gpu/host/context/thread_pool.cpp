@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/onednn/matmul.h"
-#include "base/thread_cpus.h"
+#include "base/threads/thread_cpus.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "scheduler/registry/registry.h"
+#include "scheduler/cluster/registry/registry.h"
 
 namespace tandem {
 

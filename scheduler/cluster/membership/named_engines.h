@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "scheduler/cluster/engine_source.h"
+#include "scheduler/cluster/members/engine_source.h"
 #include "scheduler/cluster/membership/registry_engines.h"
 
 namespace tandem {

@@ -12,10 +12,10 @@
 
 #include "base/http/client/http_address.h"
 #include "base/status.h"
-#include "scheduler/cluster/engine_source.h"
-#include "scheduler/registry/registry.h"
-#include "scheduler/registry/registry_loop.h"
-#include "scheduler/registry/registry_mirror.h"
+#include "scheduler/cluster/members/engine_source.h"
+#include "scheduler/cluster/registry/registry.h"
+#include "scheduler/cluster/registry/registry_loop.h"
+#include "scheduler/cluster/registry/registry_mirror.h"
 
 namespace tandem {
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/http/http_server.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "tests/base/http/test_client.h"
 
 namespace tandem {

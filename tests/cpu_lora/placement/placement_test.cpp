@@ -9,7 +9,7 @@
 #include <optional>
 #include <tuple>
 
-#include "base/thread_cpus.h"
+#include "base/threads/thread_cpus.h"
 #include "cpu_lora/placement/elsewhere.h"
 #include "cpu_lora/placement/worker_slot_choice.h"
 

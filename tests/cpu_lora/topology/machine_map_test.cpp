@@ -7,7 +7,7 @@
 #include <set>
 #include <thread>
 
-#include "base/thread_cpus.h"
+#include "base/threads/thread_cpus.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "base/thread_cpus.h"
+#include "base/threads/thread_cpus.h"
 
 namespace tandem {
 namespace {

@@ -12,7 +12,7 @@
 #include <optional>
 #include <thread>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "engine/adapters/adapter_store.h"
 #include "engine/adapters/device/device_tier.h"
 #include "engine/loader/peft/peft_reader.h"

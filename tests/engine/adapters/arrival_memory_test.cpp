@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <random>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "tests/engine/adapters/arriving_adapters.h"
 #include "tests/support/failing_memory.h"
 #include "tests/support/sanitized.h"

@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "engine/adapters/adapter_arrival.h"
 #include "engine/loader/peft/peft_reader.h"
 #include "engine/loader/weights.h"

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "tests/support/failing_memory.h"
 #include "tests/support/handoff_engine.h"
 #include "tests/support/sanitized.h"

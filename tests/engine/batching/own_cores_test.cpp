@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/thread_cpus.h"
+#include "base/threads/thread_cpus.h"
 #include "engine/loader/weights.h"
 #include "engine/model/families/registry.h"
 #include "tests/support/forwarding_device.h"

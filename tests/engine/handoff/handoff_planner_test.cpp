@@ -1,5 +1,5 @@
 // What the planner is told of adapters that are on their way. How it plans is judged in
-// tests/scheduler/coldstart.
+// tests/scheduler/planning/coldstart.
 #include "engine/handoff/handoff_planner.h"
 
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 #include <array>
 #include <vector>
 
-#include "base/ticket.h"
+#include "base/ids/ticket.h"
 #include "base/trace/tracer.h"
 
 namespace tandem {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/ticket.h"
+#include "base/ids/ticket.h"
 #include "engine/profile/layer_load.h"
 #include "tests/support/small_model.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/weights_identity.h"
+#include "base/ids/weights_identity.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/temp_dir.h"
 

@@ -1,5 +1,5 @@
 #include "engine/loader/thread_team.h"
-#include "base/thread_cpus.h"
+#include "base/threads/thread_cpus.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

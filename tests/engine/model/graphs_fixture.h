@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/token_id.h"
+#include "base/ids/token_id.h"
 #include "engine/adapters/adapter_store.h"
 #include "engine/adapters/device/device_tier.h"
 #include "engine/loader/weights.h"

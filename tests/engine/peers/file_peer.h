@@ -13,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "base/http/client/http_address.h"
 #include "base/http/http_server.h"
 

@@ -7,8 +7,8 @@
 #include <fstream>
 #include <string>
 
-#include "base/file.h"
-#include "base/log.h"
+#include "base/file/file.h"
+#include "base/log/log.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {

@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "base/http/http_server.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "tests/engine/peers/file_peer.h"
 #include "tests/support/temp_dir.h"
 

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "engine/server/api.h"
 #include "engine/server/messages/text_codec.h"
 #include "engine/tokenizer/jinja/chat_template.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "engine/server/server.h"
 #include "fake_service.h"
 #include "tests/base/http/test_call.h"

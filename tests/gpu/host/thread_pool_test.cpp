@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "base/thread_cpus.h"
+#include "base/threads/thread_cpus.h"
 
 namespace tandem::host {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "base/thread_cpus.h"
+#include "base/threads/thread_cpus.h"
 #include "tools/setup/model_presets.h"
 
 namespace tandem {

@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <string>
 
-#include "base/log.h"
-#include "scheduler/registry/registry.h"
+#include "base/log/log.h"
+#include "scheduler/cluster/registry/registry.h"
 #include "tests/base/http/test_client.h"
-#include "tests/scheduler/router/stub_engine.h"
+#include "tests/scheduler/cluster/router/stub_engine.h"
 #include "tests/support/temp_dir.h"
 #include "tests/tools/process.h"
 

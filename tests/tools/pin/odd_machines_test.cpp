@@ -8,7 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/thread_cpus.h"
+#include "base/threads/thread_cpus.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/temp_dir.h"
 #include "tests/tools/process.h"

@@ -10,7 +10,7 @@
 #include <optional>
 #include <sstream>
 
-#include "base/thread_cpus.h"
+#include "base/threads/thread_cpus.h"
 #include "shm/control.h"
 #include "shm/jobs.h"
 #include "shm/mailbox.h"

@@ -21,7 +21,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/scheduler/registry/etcd_process.h"
+#include "tests/scheduler/cluster/registry/etcd_process.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_seed.h"
 #include "tests/tools/crowd.h"

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "tests/base/http/test_call.h"
-#include "tests/scheduler/router/stub_engine.h"
+#include "tests/scheduler/cluster/router/stub_engine.h"
 #include "tests/tools/envoy_process.h"
 #include "tests/tools/process.h"
 #include "tests/tools/route/stream_calls.h"

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "tests/scheduler/registry/etcd_process.h"
+#include "tests/scheduler/cluster/registry/etcd_process.h"
 #include "tests/tools/route/stream_calls.h"
 
 namespace tandem {

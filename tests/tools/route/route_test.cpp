@@ -9,9 +9,9 @@
 #include <thread>
 #include <utility>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "tests/base/http/test_call.h"
-#include "tests/scheduler/router/stub_engine.h"
+#include "tests/scheduler/cluster/router/stub_engine.h"
 #include "tests/tools/process.h"
 
 namespace tandem {

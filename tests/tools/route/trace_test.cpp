@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "tests/base/http/test_client.h"
 #include "tests/base/trace/export/stub_collector.h"
 #include "tests/support/temp_dir.h"

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <utility>
 
-#include "base/thread_cpus.h"
+#include "base/threads/thread_cpus.h"
 #include "tests/tools/serve/worker_faults.h"
 
 namespace tandem {

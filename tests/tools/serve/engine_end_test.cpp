@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "scheduler/registry/registry.h"
+#include "scheduler/cluster/registry/registry.h"
 #include "tests/support/memory_faults.h"
 #include "tests/support/temp_dir.h"
 #include "tests/tools/process.h"

@@ -12,7 +12,7 @@
 #include <string>
 #include <thread>
 
-#include "scheduler/registry/registry.h"
+#include "scheduler/cluster/registry/registry.h"
 #include "tests/engine/peers/file_peer.h"
 #include "tests/support/temp_dir.h"
 #include "tests/tools/process.h"

@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
-#include "scheduler/registry/registry.h"
-#include "tests/scheduler/registry/etcd_process.h"
+#include "scheduler/cluster/registry/registry.h"
+#include "tests/scheduler/cluster/registry/etcd_process.h"
 #include "tests/support/temp_dir.h"
 #include "tests/tools/crowd.h"
 #include "tests/tools/process.h"

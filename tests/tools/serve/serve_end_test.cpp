@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/thread_cpus.h"
+#include "base/threads/thread_cpus.h"
 #include "tests/support/sanitized.h"
 #include "tests/tools/process.h"
 #include "tests/tools/serve/worker_faults.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/thread_cpus.h"
+#include "base/threads/thread_cpus.h"
 #include "tests/tools/crowd.h"
 #include "tests/tools/process.h"
 #include "tests/tools/serve/private_shm.h"

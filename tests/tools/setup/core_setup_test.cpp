@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/ticket.h"
+#include "base/ids/ticket.h"
 #include "tests/cpu_lora/topology/imagined_machine.h"
 #include "tests/support/test_seed.h"
 

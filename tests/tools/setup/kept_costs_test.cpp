@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "tests/support/small_model.h"
 #include "tests/support/temp_dir.h"
 

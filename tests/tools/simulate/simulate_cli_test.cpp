@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "tests/support/temp_dir.h"
 #include "tests/tools/process.h"
 

@@ -12,8 +12,8 @@
 #include <sstream>
 
 #include "base/limits/bytes_text.h"
-#include "base/log.h"
-#include "base/thread_cpus.h"
+#include "base/log/log.h"
+#include "base/threads/thread_cpus.h"
 #include "gpu/cuda/cuda_device.h"
 #include "tools/bench/coldstart/bench_coldstart.h"
 #include "tools/bench/coldstart/cold_report.h"

@@ -9,8 +9,8 @@
 #include <thread>
 #include <utility>
 
-#include "base/file_identity.h"
-#include "base/folder.h"
+#include "base/file/file_identity.h"
+#include "base/file/folder.h"
 #include "engine/loader/peft/peft_config.h"
 #include "engine/loader/thread_team.h"
 #include "tools/bench/measure/bench_adapters.h"

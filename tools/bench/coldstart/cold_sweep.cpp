@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "tools/bench/coldstart/cold_engine.h"
 #include "tools/bench/common/bench_report.h"
 #include "tools/bench/measure/bench_trace.h"

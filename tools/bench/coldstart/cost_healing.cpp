@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "tools/bench/coldstart/cold_engine.h"
 #include "tools/bench/measure/bench_trace.h"
 #include "tools/setup/handoff_setup.h"

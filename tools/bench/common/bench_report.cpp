@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/memory/memory_info.h"
-#include "base/thread_cpus.h"
+#include "base/threads/thread_cpus.h"
 #include "tools/bench/common/sample_plots.h"
 #include "tools/cli/flags/flags.h"
 #include "tools/cli/machine.h"

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "engine/loader/random_fill.h"
 #include "engine/loader/thread_team.h"
 #include "gpu/cuda/nccl_speed.h"

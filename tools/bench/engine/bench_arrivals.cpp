@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "tools/bench/measure/bench_serving.h"
 
 namespace tandem {

@@ -1,6 +1,6 @@
 #include "tools/bench/engine/bench_constrained.h"
 
-#include "base/log.h"
+#include "base/log/log.h"
 
 namespace tandem {
 namespace {

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "base/limits/bytes_text.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "tools/bench/common/bench_report.h"
 #include "tools/bench/common/bench_selection.h"
 #include "tools/bench/common/command_line.h"

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <utility>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "gpu/cuda/copy_speed.h"
 #include "tools/bench/common/bench_selection.h"
 #include "tools/bench/engine/bench_arrivals.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/limits/bytes_text.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "gpu/cuda/copy_speed.h"
 #include "tools/bench/measure/bench_gemm_peak.h"
 #include "tools/bench/measure/bench_serving.h"

@@ -7,7 +7,7 @@
 #include <array>
 #include <cmath>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "gpu/cuda/copy_speed.h"
 #include "tools/bench/coldstart/exactness.h"
 #include "tools/bench/common/bench_selection.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "tools/bench/coldstart/cold_report.h"
 #include "tools/bench/coldstart/cold_runs.h"
 #include "tools/bench/measure/bench_serving.h"

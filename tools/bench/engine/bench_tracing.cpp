@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/trace/export/tracing.h"
 #include "base/trace/tracer.h"
 #include "tools/bench/measure/bench_serving.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/thread_cpus.h"
+#include "base/threads/thread_cpus.h"
 #include "engine/loader/random_fill.h"
 #include "shm/mailbox.h"
 

@@ -13,7 +13,7 @@
 #include <unordered_map>
 
 #include "base/clock.h"
-#include "base/thread_cpus.h"
+#include "base/threads/thread_cpus.h"
 
 namespace tandem {
 namespace {

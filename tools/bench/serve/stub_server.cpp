@@ -20,7 +20,7 @@
 
 #include "base/http/http_server.h"
 #include "base/http/sse.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "tools/cli/machine.h"
 
 namespace tandem {

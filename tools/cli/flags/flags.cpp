@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/stderr_text.h"
 #include "tools/cli/flags/file_keys.h"
 #include "tools/cli/flags/foreign_flags.h"

@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "base/http/http_server.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "scheduler/cluster/membership/named_engines.h"
-#include "scheduler/picker/endpoint.h"
-#include "scheduler/picker/envoy/ext_proc_server.h"
-#include "scheduler/picker/picker_front.h"
-#include "scheduler/picker/picker_host.h"
+#include "scheduler/cluster/picker/endpoint.h"
+#include "scheduler/cluster/picker/envoy/ext_proc_server.h"
+#include "scheduler/cluster/picker/picker_front.h"
+#include "scheduler/cluster/picker/picker_host.h"
 #include "tools/cli/flags/flags.h"
 #include "tools/cli/flags/output.h"
 #include "tools/cli/signals.h"

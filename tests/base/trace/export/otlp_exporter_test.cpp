@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/trace/tracer.h"
 #include "tests/base/trace/export/stub_collector.h"
 

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <set>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "tests/support/peft_writer.h"
 
 namespace tandem {

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "base/http/auth.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "engine/server/messages/json_body.h"
 #include "tests/engine/server/fake_service.h"
 #include "tests/support/test_seed.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "tests/support/temp_dir.h"
 #include "tests/tools/process.h"
 #include "tools/bench/serve/stub_server.h"

@@ -13,7 +13,7 @@
 #include <random>
 
 #include "base/http/http_server.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/test_seed.h"
 #include "tools/bench/serve/results/load_metrics.h"

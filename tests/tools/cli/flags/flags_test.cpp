@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {

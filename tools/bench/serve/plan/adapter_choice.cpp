@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "base/settings/settings.h"
-#include "scheduler/simulator/popularity.h"
+#include "scheduler/cluster/simulator/popularity.h"
 
 namespace tandem {
 namespace {

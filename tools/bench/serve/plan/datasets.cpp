@@ -9,9 +9,9 @@
 #include <random>
 #include <utility>
 
-#include "base/file.h"
-#include "scheduler/policies/policy.h"
-#include "scheduler/simulator/recorded_requests.h"
+#include "base/file/file.h"
+#include "scheduler/cluster/policies/policy.h"
+#include "scheduler/cluster/simulator/recorded_requests.h"
 
 namespace tandem {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "scheduler/policies/policy.h"
+#include "scheduler/cluster/policies/policy.h"
 
 namespace tandem {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "tools/bench/serve/results/serve_report.h"
 
 namespace tandem {

@@ -1,0 +1,220 @@
+// The engines as policies see them: their reports, corrected by the requests that this router has
+// sent since.
+//
+// A report includes a request only once the engine has it and a report is due (every 20 ms at
+// most). Until then the router counts the requests that it sent itself, or all that arrive in
+// between would go to the engine that was idle at its last report.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/http/client/http_address.h"
+#include "base/ids/weights_identity.h"
+#include "base/status.h"
+#include "scheduler/cluster/members/engine_source.h"
+#include "scheduler/cluster/policies/adapter_index.h"
+#include "scheduler/cluster/policies/policy.h"
+#include "scheduler/cluster/policies/tandem_policy.h"
+#include "scheduler/cluster/prefixes/prefix_index.h"
+#include "scheduler/cluster/report/engine_report.h"
+
+namespace tandem {
+
+// A request that needs an engine.
+struct Wanted {
+  std::string model;  // base or adapter; empty: any engine's base
+  std::int64_t prompt_tokens = 0;
+  std::vector<PromptBlock> prompt = {};  // empty: no engine can have a part of it
+  double expected_tokens = 0;
+  double slo_ttft_s = 0;        // 0: none
+  double slo_token_s = 0;       // 0: none
+  EngineIndex avoid = {};       // choose another if there is one: this has just failed it
+  bool avoid_strictly = false;  // and choose none rather than that one
+  // Weights that the answer began with: only engines with the same can continue it. Empty: not
+  // begun.
+  std::optional<WeightsIdentity> weights = {};
+  // By engine: whether it may get the request; null: all may. Must outlive the call.
+  const std::vector<bool>* among = nullptr;
+
+  bool allows(std::size_t engine) const {
+    return among == nullptr || (engine < among->size() && (*among)[engine]);
+  }
+};
+
+struct Choice {
+  enum class Kind {
+    engine,
+    wait,     // engines accept, but the policy chooses none of them now
+    nobody,   // no engine that has the model accepts
+    unknown,  // no engine has, or had, such a model
+    changed,  // no engine that there is, or that may be back, has Wanted::weights
+  };
+  Kind kind = Kind::nobody;
+  EngineIndex engine;
+};
+
+// The cost of moving a stream to another engine, and its load there.
+struct MoveCost {
+  double pause_s = 0;  // expected silence of the stream
+  bool cold = false;   // its adapter is not on that engine's device
+  PrefillLoad prefill;
+  std::int64_t kv_tokens = 0;
+  std::int64_t load_bytes = 0;  // bytes of the adapter if it is cold
+};
+
+// The reasons for the choice of an engine, in terms of the policy `tandem`.
+struct RouteReasons {
+  AdapterTier tier = AdapterTier::resident;  // of the adapter there; resident also without one
+  TandemEstimate estimate;
+  EngineIndex next;  // the cheapest other engine; not valid: none, or not asked for
+  double next_cost_s = 0;
+};
+
+// Identifies one request that was sent; 0 is none.
+using SentId = std::uint64_t;
+
+// The state of one engine.
+struct EngineState {
+  HttpAddress address;
+  bool gone = false;     // no longer among the engines
+  bool listed = true;    // its source lists it; else it is removed once its reports stop
+  bool heard = false;    // it has reported, or failed to
+  bool up = false;       // its reports arrive and are accepted
+  bool is_twin = false;  // another address of an engine that is up
+  bool doubted = false;  // a call to it has failed since its last report: no new requests
+  std::string why_not;   // why it is not up
+  EngineReport report;   // the last, without its adapters
+  TimePoint reported_at{};
+  std::int64_t sent = 0;  // requests of this router that are there now
+
+  bool usable() const { return up && !doubted && report.view.accepts; }
+};
+
+// Used on the loop's thread. The caller passes the times, so that tests need no clock.
+class Cluster {
+ public:
+  explicit Cluster(std::unique_ptr<Policy> policy);
+
+  EngineIndex add(HttpAddress address);
+  void remove(EngineIndex engine);
+  void set_listed(EngineIndex engine, bool listed) { engines_[engine.index()].listed = listed; }
+  // Sets all adapters that every engine loads on request.
+  void set_offered(const std::vector<OfferedAdapter>& adapters);
+
+  // Fails if the report contradicts others (two engines of one id); the engine is then not up.
+  Status report(EngineIndex engine, EngineReport report, bool first, TimePoint now);
+  void set_aside(EngineIndex engine, std::string why);
+  // A call to the engine has failed: it gets no new requests until its next report.
+  void doubt(EngineIndex engine);
+  // The engine has loaded or unloaded an adapter, which its next report will show.
+  void expect_adapter(EngineIndex engine, const std::string& address, const std::string& name,
+                      bool loaded);
+
+  Choice choose(const Wanted& wanted, TimePoint now);
+  // Whether an engine with the model that does not accept now has reported since `heard_since`, or
+  // has only failed a call: it is not known to be gone.
+  bool may_be_back(const Wanted& wanted, TimePoint heard_since) const;
+  // Whether engines accept and have the model, but all with other weights than Wanted::weights.
+  bool has_others_only(const Wanted& wanted) const;
+  // The reasons for the engine that choose() has just returned, before sent(). `others`: compares
+  // it with all engines.
+  RouteReasons reasons(const Wanted& wanted, EngineIndex chosen, bool others, TimePoint now);
+  // The engines with an adapter on the device, for each known adapter, in the order of names.
+  struct AdapterPlaces {
+    std::string name;
+    std::int32_t rank;
+    std::int64_t bytes;
+    std::int64_t engines;               // engines that have it at all
+    std::vector<EngineIndex> resident;  // on the device, or on the way there
+    std::vector<EngineIndex> pinned;
+  };
+  std::vector<AdapterPlaces> adapter_places() const;
+  // The other engines that could serve the request: they accept and have the model. They are sorted
+  // by how near the adapter is to the device, then by fewest requests. No policy is asked, because
+  // some policies count their choices.
+  std::vector<EngineIndex> others(const Wanted& wanted, EngineIndex chosen) const;
+  // `as`: the engine's view with all else that will move there. Returns nothing if the engine does
+  // not accept or lacks the model.
+  std::optional<MoveCost> move_cost(const Wanted& wanted, EngineIndex to, const EngineView& as,
+                                    TimePoint now) const;
+  SentId sent(EngineIndex engine, const Wanted& wanted, TimePoint now);
+  void ended(EngineIndex engine, SentId id);
+
+  const std::vector<EngineState>& engines() const { return engines_; }
+  const EngineView& view(EngineIndex engine) const { return views_[engine.index()]; }
+  std::string_view policy() const { return policy_->name(); }
+
+ private:
+  // A name that requests may use: a base model or an adapter.
+  struct Model {
+    ClusterAdapterId adapter;  // not valid: a base
+    std::int32_t rank = 0;
+    std::int64_t bytes = 0;
+    bool offered = false;  // every engine can load it
+    std::string offered_digest;
+    std::vector<EngineIndex> engines;  // engines that have it, up or not
+  };
+  struct Sent {
+    ClusterAdapterId adapter;
+    std::int32_t rank = 0;
+    PrefillLoad prefill;
+    std::int64_t kv_tokens = 0;
+    TimePoint at{};
+  };
+  struct Held {
+    AdapterTier tier = AdapterTier::absent;
+    std::int32_t active = 0;  // as reported, like `pinned`
+    bool pinned = false;
+    std::string digest = {};  // kept while the engine is set aside
+  };
+  // The data of one engine from which the index and the views are made.
+  struct Books {
+    std::unordered_map<std::string, Held> adapters;
+    std::map<SentId, Sent> sent;  // not in a report yet, oldest first
+  };
+
+  using Models = std::unordered_map<std::string, Model>;
+
+  Model& model(const std::string& name, bool is_adapter);
+  static bool is_unknown(const Model& model) { return model.engines.empty() && !model.offered; }
+  Models::iterator forget(Models::iterator model);
+  ClusterAdapterId take_id(const std::string& name);
+  void list(const std::string& name, bool is_adapter, EngineIndex engine);
+  void unlist(const std::string& name, EngineIndex engine);
+  void take_adapter(EngineIndex engine, const AdapterReport& adapter);
+  void drop_adapter(EngineIndex engine, const std::string& name);
+  void drop_all_adapters(EngineIndex engine);
+  void forget_sent(EngineIndex engine, TimePoint sent_before);
+  void refresh(EngineIndex engine);
+  // cluster_weights.cpp
+  bool serves(const Model* model, EngineIndex engine) const;
+  bool has_weights(const Wanted& wanted, const Model* model, EngineIndex engine) const;
+  bool may_have_weights(const Wanted& wanted, const Model* model) const;
+  void warn_of_other_base(EngineIndex engine, const EngineReport& report) const;
+  void warn_of_other_adapters(EngineIndex engine, const std::vector<AdapterReport>& adapters) const;
+  static void count(const Sent& sent, EngineView& view);
+  RouteRequest route_request(const Wanted& wanted, const Model* model, TimePoint now) const;
+
+  std::unique_ptr<Policy> policy_;
+  std::vector<EngineState> engines_;
+  std::vector<EngineView> views_;  // of each engine
+  std::vector<Books> books_;       // of each engine
+  Models models_;
+  std::unordered_set<std::int32_t> taken_ids_;  // adapter ids in use
+  AdapterIndex index_;
+  PrefixIndex prefixes_;
+  SentId next_sent_ = 1;
+  std::vector<EngineIndex> masked_;  // scratch of choose()
+};
+
+}  // namespace tandem

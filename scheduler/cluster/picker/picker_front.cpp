@@ -1,0 +1,77 @@
+#include "scheduler/cluster/picker/picker_front.h"
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/http/rest/error_envelope.h"
+
+namespace tandem {
+namespace {
+
+using nlohmann::json;
+
+json state_json(const PickerHost& host) {
+  json state;
+  host.look([&](const Picker& picker) {
+    const TimePoint at = std::chrono::steady_clock::now();
+    json engines = json::array();
+    for (std::size_t i = 0; i < picker.cluster().engines().size(); ++i) {
+      const EngineIndex index(static_cast<std::int32_t>(i));
+      const EngineState& engine = picker.cluster().engines()[i];
+      const EngineView& view = picker.cluster().view(index);
+      if (engine.gone) continue;
+      json one = {{"endpoint", picker.endpoint(index)},
+                  {"up", engine.up},
+                  {"listed", engine.listed},
+                  {"accepts", view.accepts},
+                  {"requests_of_this_picker", engine.sent}};
+      if (!engine.up) one["why_not"] = engine.why_not;
+      if (!engine.report.id.empty()) {
+        one["id"] = engine.report.id;
+        one["model"] = engine.report.model;
+        one["draining"] = engine.report.draining;
+        one["reported_s_ago"] = seconds_between(engine.reported_at, at);
+        one["running"] = view.running.requests;
+        one["waiting"] = view.waiting.requests;
+        one["kv_tokens"] = view.kv_tokens;
+        one["kv_free_tokens"] = view.kv_free_tokens;
+      }
+      engines.push_back(std::move(one));
+    }
+    state = {{"policy", picker.cluster().policy()},
+             {"running", picker.running()},
+             {"engines", std::move(engines)}};
+  });
+  return state;
+}
+
+}  // namespace
+
+std::optional<HttpResponse> PickerFront::screen(const HttpRequest& request) {
+  const bool for_everybody = request.path == "/health" || request.path == "/ready" ||
+                             (metrics_without_key_ && request.path == "/metrics");
+  if (for_everybody) return std::nullopt;
+  return refuse_without_key(request, host_.options().api_key);
+}
+
+HttpResponse PickerFront::handle(const HttpRequest& request) {
+  if (request.method != "GET" && request.method != "HEAD") return refuse(405, "GET alone");
+  if (request.path == "/health") return status_answer(200, "ok");
+  if (request.path == "/ready") {
+    return host_.ready() ? status_answer(200, "ready")
+                         : status_answer(503, "no engine accepts requests");
+  }
+  if (request.path == "/metrics") return metrics_answer(host_.metrics().text());
+  if (request.path != "/v1/stats") {
+    return refuse(404, "There are /health, /ready, /metrics and /v1/stats; requests go to Envoy");
+  }
+  HttpResponse response;
+  response.body = state_json(host_).dump(-1, ' ', false, json::error_handler_t::replace);
+  return response;
+}
+
+HttpResponse PickerFront::refuse(int status, std::string_view reason) {
+  return envelope_response({status, std::string(reason)});
+}
+
+}  // namespace tandem

@@ -1,0 +1,26 @@
+// Chooses the way of a step with cold rows from predictions and the measured times of such steps.
+#pragma once
+
+#include "scheduler/planning/coldstart/plan_memory.h"
+#include "scheduler/planning/coldstart/planner.h"
+#include "scheduler/planning/costs/cost_learner.h"
+
+namespace tandem {
+
+struct StepChoice {
+  HandoffPlan plan;
+  PlanWay way = PlanWay::wait;
+  // Expected, in seconds from now, corrected by measurements: steps of this kind may have taken
+  // longer than their plans predicted.
+  double ends = 0;
+  // Workers would shorten the step by prediction, but were measured to make such steps longer.
+  bool given_up = false;
+  bool is_worth_planning = true;  // as is_worth_planning() returned
+};
+
+// For a step under admission or one that begins now: both must make the same choice, because the
+// order of loads depends on it. `costs` includes the learner's factors.
+StepChoice choose_step(const CostModel& costs, const PlanRequest& request,
+                       const CostLearner& learner, const PlanMemory& memory);
+
+}  // namespace tandem

@@ -1,0 +1,32 @@
+// What a registry promises, whatever store it is in: each case runs on SQLite's and on etcd's.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "scheduler/cluster/registry/registry.h"
+
+namespace tandem::testing {
+
+struct RegistryBench {
+  // Another one on the same store, which was empty at first.
+  std::function<std::unique_ptr<Registry>()> connect;
+  // By the store's clock; does nothing where that cannot be turned.
+  std::function<void(std::chrono::milliseconds)> pass_time;
+  bool turns_clock = false;
+};
+
+struct RegistryCase {
+  const char* name;
+  void (*run)(const RegistryBench& bench);
+};
+std::span<const RegistryCase> registry_cases();
+
+AdapterEntry make_adapter(const std::string& name, std::uint64_t content);
+EngineEntry make_engine(const std::string& id);
+
+}  // namespace tandem::testing

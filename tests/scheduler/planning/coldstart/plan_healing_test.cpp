@@ -1,0 +1,202 @@
+// A machine whose workers are held up now and then, and what plans, what is learnt of costs and
+// what is remembered of plans come to together: no step is bad for good because of what is over.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "scheduler/planning/coldstart/plan_memory.h"
+#include "scheduler/planning/coldstart/step_choice.h"
+#include "scheduler/planning/costs/cost_learner.h"
+#include "tests/scheduler/planning/coldstart/plan_cases.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::size_t kLayers = 32;
+constexpr std::int32_t kWorkers = 12;
+
+struct Kind {  // of burst
+  std::int32_t adapters, rows, rank;
+  double link_gbps;
+};
+
+std::vector<Kind> kinds() {
+  std::vector<Kind> all;
+  for (const double gbps : {5.0, 10.0, 25.0}) {
+    for (const std::int32_t adapters : {1, 4, 8}) {
+      for (const std::int32_t rows : {8, 64}) {
+        for (const std::int32_t rank : {16, 64}) all.push_back({adapters, rows, rank, gbps});
+      }
+    }
+  }
+  return all;
+}
+
+CostModel machine(const Kind& kind) {
+  CostModel costs;
+  costs.link_bytes_per_s = kind.link_gbps * 1e9;
+  return costs;
+}
+
+struct Step {
+  double seconds = 0;
+  struct Layer {
+    HandoverWork work;
+    double stall_s = 0;
+    bool may_wait = false;  // by its plan
+  };
+  std::array<Layer, kLayers> layers;
+};
+
+// Workers take `held_up` times as long as `truth` says.
+Step run(const CostModel& truth, const PlanRequest& request, const HandoffPlan& plan,
+         double held_up) {
+  Step step;
+  const double layer_s = truth.layer_time(request.rows);
+  double stolen = 0;
+  for (std::size_t l = 0; l < kLayers; ++l) {
+    Step::Layer& layer = step.layers[l];
+    for (std::size_t i = 0; i < request.adapters.size(); ++i) {
+      const ColdAdapter& adapter = request.adapters[i];
+      const LayerChoice choice = plan.choices[i][l];
+      if (choice == LayerChoice::cpu) continue;
+      const double b = adapter.b_arrives[l];
+      const double there = choice == LayerChoice::cpu_xa ? b : std::max(adapter.a_arrives[l], b);
+      layer.may_wait |= there > static_cast<double>(l) * layer_s;
+      step.seconds = std::max(step.seconds, there + stolen);
+    }
+    for (std::size_t i = 0; i < request.adapters.size(); ++i) {
+      const ColdAdapter& adapter = request.adapters[i];
+      const bool is_late =
+          std::max(adapter.a_arrives[l], adapter.b_arrives[l]) + stolen > step.seconds;
+      if (plan.choices[i][l] == LayerChoice::wait || !is_late) continue;
+      layer.work.add(truth.handover(adapter.layers[l], adapter.rows, kWorkers,
+                                    plan.choices[i][l] == LayerChoice::cpu_xa));
+    }
+    if (layer.work.sites > 0) layer.stall_s = held_up * truth.stall_in(layer.work, layer_s);
+    step.seconds += layer_s + layer.stall_s;
+    stolen += layer.work.link_s;
+  }
+  return step;
+}
+
+// Knows the machine when nothing holds its workers up, and learns as an engine does
+// (engine/handoff).
+class LearningEngine {
+ public:
+  explicit LearningEngine(const CostModel& figures) : costs_(figures) {
+    for (std::size_t kind = 0; kind < kNumStallKinds; ++kind) {
+      for (double s = CostFactors::kShortestStall_s; s < 20e-3; s *= 2) {
+        learner_.observe_stall(static_cast<StallKind>(kind), s, s);
+      }
+    }
+    learner_.be_optimistic();
+  }
+
+  double step(const Kind& kind, double held_up) {
+    PlanRequest request = burst(kind.adapters, kind.rows, qkv_7b(kind.rank));
+    put_on_their_way(machine(kind), choose(request).plan.order, 0, request.adapters);
+    const StepChoice choice = choose(request);
+    const Step step = run(machine(kind), request, choice.plan, held_up);
+    const bool taught = hands_over(choice.plan) && learn(step, costs_.layer_time(request.rows));
+    memory_.observe(PlanSituation::of(costs_, request),
+                    hands_over(choice.plan) ? choice.way : PlanWay::wait,
+                    step_seconds(request, choice.plan), step.seconds, taught);
+    costs_.factors = learner_.factors();
+    return step.seconds;
+  }
+
+ private:
+  StepChoice choose(const PlanRequest& request) const {
+    return choose_step(costs_, request, learner_, memory_);
+  }
+
+  // Whether any layer taught: the next one must not wait, else nobody sees where it ended.
+  bool learn(const Step& step, double layer_s) {
+    std::array<std::vector<std::pair<double, double>>, kNumStallKinds> seen;  // ratio, by figures
+    for (std::size_t l = 0; l + 1 < kLayers; ++l) {
+      const Step::Layer& layer = step.layers[l];
+      if (layer.work.sites == 0 || step.layers[l + 1].may_wait) continue;
+      const double model_s = costs_.modelled_stall(layer.work, layer_s);
+      seen[static_cast<std::size_t>(layer.work.kind())].emplace_back(layer.stall_s / model_s,
+                                                                     model_s);
+    }
+    const std::uint64_t before = learner_.observed();
+    for (std::size_t kind = 0; kind < kNumStallKinds; ++kind) {
+      if (seen[kind].size() < 3) continue;
+      std::ranges::sort(seen[kind]);
+      const auto [ratio, model_s] = seen[kind][seen[kind].size() / 2];
+      learner_.observe_stall(static_cast<StallKind>(kind), model_s, ratio * model_s);
+    }
+    return learner_.observed() != before;
+  }
+
+  CostModel costs_;
+  CostLearner learner_;
+  PlanMemory memory_;
+};
+
+// What the best of the three ways takes, always gone, if so many steps of a hundred are held up.
+double best_of(const Kind& kind, double held_up = 1, double share = 0) {
+  const CostModel truth = machine(kind);
+  double best = std::numeric_limits<double>::infinity();
+  for (const auto plan_by : {plan_waiting, plan_handoff, plan_assisting}) {
+    PlanRequest request = burst(kind.adapters, kind.rows, qkv_7b(kind.rank));
+    const HandoffPlan plan = plan_by(truth, request);
+    put_on_their_way(truth, plan.order, 0, request.adapters);
+    best = std::min(best, (1 - share) * run(truth, request, plan, 1).seconds +
+                              share * run(truth, request, plan, held_up).seconds);
+  }
+  return best;
+}
+
+TEST(PlanHealing, FindsBackToWorkersThatWereHeldUp) {
+  constexpr int kQuiet = 60;
+  for (const auto& [before, held] : {std::pair{0, 2}, {10, 3}}) {
+    for (const double held_up : {3.0, 6.0}) {
+      int stuck = 0;
+      double over = 0;
+      for (const Kind& kind : kinds()) {
+        LearningEngine engine(machine(kind));
+        for (int i = 0; i < before; ++i) engine.step(kind, 1);
+        for (int i = 0; i < held; ++i) engine.step(kind, held_up);
+        const double best = best_of(kind);
+        int bad = 0;
+        for (int i = 0; i < kQuiet; ++i) {
+          const double ratio = engine.step(kind, 1) / best;
+          if (ratio > 1.1) ++bad;
+          over += (ratio - 1) / kQuiet / static_cast<double>(kinds().size());
+        }
+        if (bad > kQuiet / 2) ++stuck;
+      }
+      EXPECT_LE(stuck, 2) << held << " steps took " << held_up << " times as long";
+      EXPECT_LT(over, 0.15);
+    }
+  }
+}
+
+TEST(PlanHealing, LosesLittleWhereEveryTenthStepIsHeldUp) {
+  constexpr double kShare = 0.1;
+  for (const double held_up : {3.0, 6.0}) {
+    double worst = 0;
+    for (const Kind& kind : {Kind{1, 64, 64, 10}, {4, 8, 64, 5}, {4, 8, 64, 25}, {8, 64, 64, 10}}) {
+      std::mt19937 random(1);
+      LearningEngine engine(machine(kind));
+      double took = 0;
+      constexpr int kSteps = 500;
+      for (int i = 0; i < kSteps; ++i) {
+        took += engine.step(kind, std::bernoulli_distribution(kShare)(random) ? held_up : 1);
+      }
+      worst = std::max(worst, took / kSteps / best_of(kind, held_up, kShare));
+    }
+    EXPECT_LT(worst, 1.15) << held_up;
+  }
+}
+
+}  // namespace
+}  // namespace tandem
