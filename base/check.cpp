@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-// Into a buffer of its own: the check may be one that finds no memory.
+// Formats into a local buffer, because the failed check may be one about memory.
 void check_failed(const char* file, int line, const char* condition, std::string_view message) {
   char text[2048];
   const auto end = fmt::format_to_n(text, sizeof text - 1, "{}:{}: check failed: {}{}{}", file,

@@ -1,4 +1,4 @@
-// TANDEM_CHECK: an invariant of the program itself. Bad input is never checked with it.
+// TANDEM_CHECK verifies an invariant of the program itself. It is never used for bad input.
 #pragma once
 
 #include <fmt/format.h>
@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// Writes the place, the condition and the message to standard error, as far as somebody reads it,
-// and aborts.
+// Writes the place, the condition and the message to standard error, without blocking on its
+// reader, and aborts.
 [[noreturn]] void check_failed(const char* file, int line, const char* condition,
                                std::string_view message);
 

@@ -1,4 +1,4 @@
-// Time as a dependency, so that tests turn the hands themselves instead of sleeping.
+// Time as a dependency, so that tests can move the clock themselves instead of sleeping.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ class SteadyClock final : public Clock {
   TimePoint now() const override { return std::chrono::steady_clock::now(); }
 };
 
-// Stands still until advance() is called.
+// Time stands still until advance() is called.
 class ManualClock final : public Clock {
  public:
   TimePoint now() const override {
@@ -34,8 +34,8 @@ class ManualClock final : public Clock {
     const std::lock_guard lock(mutex_);
     now_ += by;
   }
-  // How often now() was called: a thread that looks again and again has seen where the hands are
-  // when it has looked some times more.
+  // The number of now() calls. Once it has risen by a few, a thread that polls the clock has seen
+  // the current time.
   std::uint64_t times_asked() const {
     const std::lock_guard lock(mutex_);
     return times_asked_;

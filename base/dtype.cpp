@@ -31,14 +31,14 @@ Result<DType> parse_dtype(std::string_view text) {
 
 namespace {
 
-// Selecting by masks and not by branches lets loops of these conversions vectorise.
+// Selecting with masks instead of branches lets loops of these conversions vectorise.
 inline std::uint32_t select(bool condition, std::uint32_t yes, std::uint32_t no) {
   const std::uint32_t mask = 0U - std::uint32_t{condition};
   return (yes & mask) | (no & ~mask);
 }
 
-// The three types by one name each way. Apart from the public functions, because the compiler may
-// not inline those within position-independent code.
+// Conversions of the three types under one name per direction. They are separate from the public
+// functions, which the compiler may not inline in position-independent code.
 inline float widen(float x) {
   return x;
 }
@@ -46,8 +46,8 @@ inline float widen(bf16 x) {
   return to_float(x);
 }
 
-// IEEE binary16 without _Float16, which GCC 12 has only where SSE2 is and clang-tidy 14 not at all.
-// No arithmetic on subnormals, which would cost the processor a hundred cycles each.
+// IEEE binary16 without _Float16, which GCC 12 only has with SSE2 and clang-tidy 14 not at all.
+// Avoids arithmetic on subnormals, which would cost a hundred cycles each.
 inline float widen(f16 x) {
   constexpr std::uint32_t kRebase = (127U - 15U) << 23;
   constexpr std::uint32_t kInf = 0x7c00U << 13;
@@ -55,7 +55,8 @@ inline float widen(f16 x) {
   const std::uint32_t sign = std::uint32_t{x.bits & 0x8000U} << 16;
   const std::uint32_t rest = std::uint32_t{x.bits & 0x7fffU} << 13;
   const std::uint32_t normal = rest + kRebase;
-  // A subnormal is its fraction of 2^-14: made as the fraction after 1 x 2^-14, less that.
+  // A subnormal is its fraction times 2^-14: builds 2^-14 with the fraction appended, then
+  // subtracts 2^-14.
   const float after_one = std::bit_cast<float>(normal + kSmallestNormal);
   const auto subnormal = std::bit_cast<std::uint32_t>(after_one - 0x1p-14F);
   const std::uint32_t finite = select(rest < kSmallestNormal, subnormal, normal);
@@ -73,8 +74,8 @@ inline f16 narrow<f16>(float x) {
   const std::uint32_t magnitude = bits & 0x7fffffffU;
   const std::uint32_t odd = (magnitude >> 13) & 1U;
   const std::uint32_t normal = (magnitude - 0x38000000U + 0xfffU + odd) >> 13;
-  // Adding 0.5 to a subnormal leaves the rounded 10-bit fraction in the low bits. What is
-  // subnormal as a float too becomes zero anyway and is kept from the addition.
+  // Adding 0.5 to a subnormal leaves the rounded 10-bit fraction in the low bits. Values that are
+  // subnormal even as floats become zero anyway and are not added.
   const bool is_tiny = magnitude < kSmallestNormal;
   const std::uint32_t addend = select(is_tiny && magnitude >= 0x00800000U, magnitude, 0);
   const auto sum = std::bit_cast<std::uint32_t>(std::bit_cast<float>(addend) + 0.5F);

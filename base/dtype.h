@@ -16,10 +16,10 @@ constexpr std::size_t size_of(DType dtype) {
   return dtype == DType::f32 || dtype == DType::i32 ? 4 : 2;
 }
 std::string_view to_string(DType dtype);
-// Reads "f32", "bf16", "float32", "bfloat16", "torch.float16", "F16" and the like.
+// Accepts "f32", "bf16", "float32", "bfloat16", "torch.float16", "F16" and the like.
 Result<DType> parse_dtype(std::string_view text);
 
-// Storage only: arithmetic happens in float.
+// Only for storage: arithmetic uses float.
 struct bf16 {
   std::uint16_t bits;
 };
@@ -61,8 +61,8 @@ inline constexpr DType dtype_of<bf16> = DType::bf16;
 template <>
 inline constexpr DType dtype_of<std::int32_t> = DType::i32;
 
-// Converts `count` elements; source and target must not overlap unless they are the same dtype
-// and address. Floating types only. Vectorised by the compiler; single-threaded.
+// Converts `count` elements of floating types. Source and target must not overlap unless they have
+// the same dtype and address. Vectorised by the compiler; single-threaded.
 void convert(DType from, const void* source, DType to, void* target, std::size_t count);
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// The median of the last values: what does not move when one of them is far off.
+// The median of recent values, which a single outlier does not move.
 #pragma once
 
 #include <algorithm>
@@ -8,24 +8,24 @@
 
 namespace tandem {
 
-// Not thread-safe; no allocation, but by values().
+// Not thread-safe; only values() allocates.
 template <std::size_t kRemembered>
 class RecentMedian {
  public:
   void add(double value) { values_[count_++ % kRemembered] = value; }
   std::size_t known() const { return std::min(count_, kRemembered); }
-  // The lower one of an even number, for what is far off was held up; of none, 0.
+  // The lower median of an even number, as outliers are usually late; 0 if there are none.
   double median() const { return count_ == 0 ? 0 : ranked((known() - 1) / 2); }
-  // What so many are not above; requires that more are known.
+  // The value at index `rank` in ascending order; requires rank < known().
   double ranked(std::size_t rank) const {
     std::array<double, kRemembered> sorted = values_;
     const auto nth = sorted.begin() + static_cast<std::ptrdiff_t>(rank);
     std::nth_element(sorted.begin(), nth, sorted.begin() + static_cast<std::ptrdiff_t>(known()));
     return *nth;
   }
-  // Requires that one is known.
+  // Requires at least one value.
   double oldest() const { return values_[(count_ - known()) % kRemembered]; }
-  // Oldest first.
+  // The values in order, oldest first.
   std::vector<double> values() const {
     std::vector<double> values;
     for (std::size_t i = count_ - known(); i < count_; ++i) {
@@ -36,7 +36,7 @@ class RecentMedian {
 
  private:
   std::array<double, kRemembered> values_{};
-  std::size_t count_ = 0;  // ever
+  std::size_t count_ = 0;  // all values ever added
 };
 
 }  // namespace tandem

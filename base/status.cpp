@@ -13,10 +13,10 @@ namespace {
 
 struct ErrnoMeaning {
   StatusCode code;
-  std::string_view remedy;  // "; ...", or nothing where the text of the error says enough
+  std::string_view remedy;  // "; ...", or nothing if the error's text is sufficient
 };
 
-// Whose mistake it is, and so what a client is told.
+// Decides who caused the error, and so which status a client gets.
 ErrnoMeaning meaning_of(int errno_value) {
   switch (errno_value) {
     case ENOENT:
@@ -35,7 +35,7 @@ ErrnoMeaning meaning_of(int errno_value) {
       return {StatusCode::unavailable, "; raise ulimit -n, or lower max_connections"};
     case ENFILE:
       return {StatusCode::unavailable, "; raise the machine's fs.file-max"};
-    case ESTALE:  // a network file system whose file is another by now
+    case ESTALE:  // a network file system's file that has been replaced
       return {StatusCode::unavailable, ""};
     case ENOMEM:
     case ENOSPC:
@@ -82,7 +82,7 @@ Status Status::with_context(std::string_view context) const {
 
 Status errno_status(std::string_view what, int errno_value) {
   const ErrnoMeaning meaning = meaning_of(errno_value);
-  // std::generic_category is thread-safe, which strerror is not.
+  // std::generic_category is thread-safe, unlike strerror.
   return error(meaning.code, "{}: {}{}{}", what, std::generic_category().message(errno_value),
                meaning.remedy, limit_remedy(errno_value));
 }

@@ -1,7 +1,7 @@
-// Status and Result<T>: how a function says that its input was bad or the world did not help.
+// Status and Result<T>: how a function reports bad input or a failed call.
 //
-// Three failures, three answers: bad input or a failed call is a Status; scarcity that the caller
-// plans around is an ordinary value; a broken invariant is TANDEM_CHECK (check.h).
+// There are three kinds of failure: bad input or a failed call is a Status; scarcity that the
+// caller plans for is an ordinary value; a broken invariant is TANDEM_CHECK (check.h).
 #pragma once
 
 #include <fmt/format.h>
@@ -20,11 +20,11 @@ enum class StatusCode {
   permission_denied,   // 403
   not_found,           // 404
   already_exists,      // 409
-  resource_exhausted,  // a limit was reached, trying later may work: 429
+  resource_exhausted,  // a limit was reached; retrying later may work: 429
   unavailable,         // starting, draining or gone: 503
   cancelled,           // the caller gave up
-  internal,            // our fault or the machine's: 500
-  fatal,               // the device is lost or in doubt: the process must end
+  internal,            // this program's or the machine's fault: 500
+  fatal,               // the device is lost or in an unknown state: the process must end
 };
 
 std::string_view to_string(StatusCode code);
@@ -60,7 +60,7 @@ Status invalid(fmt::format_string<Args...> format, Args&&... args) {
 // A failed system call: "what: strerror(errno_value)", with the code that errno suggests.
 Status errno_status(std::string_view what, int errno_value);
 
-// A T or the Status that says why there is none. Reading value() of a failure is a bug (aborts).
+// A T, or the Status that explains its absence. Reading value() of a failure is a bug (aborts).
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -100,13 +100,13 @@ T& Result<T>::require() {
 #define TANDEM_CONCAT_INNER(a, b) a##b
 #define TANDEM_CONCAT(a, b) TANDEM_CONCAT_INNER(a, b)
 
-// Leaves the function with the failure, if `expr` (a Status) is one.
+// Returns the failure from the function if `expr` (a Status) is one.
 #define TANDEM_TRY(expr)                                                                           \
   do {                                                                                             \
     if (::tandem::Status tandem_try_status = (expr); !tandem_try_status) return tandem_try_status; \
   } while (false)
 
-// TANDEM_ASSIGN(auto x, expr): leaves with the failure, or declares x from the Result's value.
+// TANDEM_ASSIGN(auto x, expr): returns the failure, or declares x from the Result's value.
 #define TANDEM_ASSIGN(decl, expr) \
   TANDEM_ASSIGN_INNER(TANDEM_CONCAT(tandem_result_, __LINE__), decl, expr)
 #define TANDEM_ASSIGN_INNER(result, decl, expr) \

@@ -6,8 +6,8 @@
 
 namespace tandem {
 
-// A copy, also where there is no memory for its message: that is then "out of memory", which is
-// short enough to need none.
+// Copies a status even if there is no memory for its message: the copy's message is then "out of
+// memory", which is short enough to need no allocation.
 inline Status copy_of(const Status& status) noexcept {
   try {
     return status;

@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// A pipe that is ready takes PIPE_BUF bytes without blocking, which more might do.
+// Writes at most PIPE_BUF bytes at once: a ready pipe takes that many without blocking.
 void say_on_stderr(std::string_view text, int patience_ms) noexcept {
   using std::chrono::steady_clock;
   const auto deadline = steady_clock::now() + std::chrono::milliseconds(patience_ms);

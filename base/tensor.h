@@ -1,4 +1,4 @@
-// TensorView: dtype, pointer, dims and strides of memory that somebody else owns.
+// TensorView: dtype, pointer, dims and strides of memory that it does not own.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@
 
 namespace tandem {
 
-// Up to four dimensions, strides in elements, the last one always 1. Trivially copyable; const
-// does not reach the elements (as with a pointer), so operations say which operands they write.
+// Up to four dimensions, strides in elements, the last one always 1. Trivially copyable. As with a
+// pointer, const does not apply to the elements, so operations document which operands they write.
 struct TensorView {
   static constexpr int kMaxRank = 4;
 
@@ -36,7 +36,7 @@ struct TensorView {
   TensorView slice_rows(std::int64_t begin, std::int64_t count) const;
   // Elements [begin, begin + count) of the last dimension.
   TensorView slice_cols(std::int64_t begin, std::int64_t count) const;
-  // [rows, heads * d] seen as [rows, heads, d]; cols() must be a multiple of `heads`.
+  // Views [rows, heads * d] as [rows, heads, d]; cols() must be a multiple of `heads`.
   TensorView split_cols(std::int64_t heads) const;
 
   template <typename T>

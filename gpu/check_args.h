@@ -1,6 +1,6 @@
-// Shapes and dtypes of an operation's operands, checked as it is enqueued so that the caller's own
-// stack shows who is wrong. Contents (ids, positions, page tables, turns) are checked as they are
-// read.
+// Checks the shapes and dtypes of an operation's operands when it is enqueued, so that the stack
+// trace shows the caller at fault. Contents (ids, positions, page tables, a step's handoff data)
+// are checked where they are read.
 #pragma once
 
 #include "gpu/ops.h"

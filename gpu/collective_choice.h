@@ -1,5 +1,5 @@
-// Who adds up and gathers what the GPUs of a group have: our own kernels, which read each other's
-// memory (gpu/cuda/collectives), or NVIDIA's NCCL, which also knows ways through the host.
+// Chooses how the GPUs of a group add up and gather data: with our own kernels, which read each
+// other's memory (gpu/cuda/collectives), or NVIDIA's NCCL, which can also go through the host.
 #pragma once
 
 #include <cstddef>
@@ -22,19 +22,19 @@ struct GroupOptions {
   static constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
 
   Collectives collectives = Collectives::automatic;
-  // Of automatic: where the GPUs map each other's memory, what a rank shows in one operation, from
-  // so many bytes on, goes through NCCL. Never, until somebody has measured a size from which NCCL
-  // takes less with the residual and the norm (`tandem bench engine --only T3` tells it).
+  // For `automatic` where the GPUs map each other's memory: operations to which a rank contributes
+  // at least this many bytes use NCCL. The default is never, until a size is measured from which
+  // NCCL is faster including the residual and the norm (`tandem bench engine --only T3` shows it).
   std::size_t nccl_from_bytes = kNever;
-  // As if no GPU could map another's memory: what tests have instead of such a machine.
+  // Treats the GPUs as unable to map each other's memory, so that tests need no such machine.
   bool peers_apart = false;
 };
 
-// Whether an operation in which a rank shows so many bytes goes through NCCL. The same on all
-// ranks, for all show as much.
+// True if an operation to which a rank contributes this many bytes uses NCCL. All ranks contribute
+// the same number of bytes, so they all get the same answer.
 bool goes_through_nccl(const GroupOptions& options, bool peers_map, std::size_t bytes);
 
-// Whether any may.
+// True if any operation of the group may use NCCL.
 bool may_need_nccl(const GroupOptions& options, bool peers_map);
 
 }  // namespace tandem

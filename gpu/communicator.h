@@ -1,6 +1,6 @@
-// Devices that compute one model together (tensor parallelism): each is a rank of a group, and
-// holds an end of it. The operations that all ranks take part in (Operations::all_reduce and
-// all_gather) are enqueued on a stream of each, in the same order on all.
+// Devices that compute one model together (tensor parallelism). Each is a rank of a group and holds
+// one end of it, a Communicator. Collective operations (Operations::all_reduce and all_gather) are
+// enqueued on one stream of every rank, in the same order on all ranks.
 #pragma once
 
 #include <cstddef>
@@ -26,17 +26,17 @@ class Communicator {
   virtual std::int32_t rank() const = 0;
   virtual std::int32_t size() const = 0;
 
-  // Memory of this rank's device for what operations of the group share.
+  // Allocates memory of this rank's device for operations of the group.
   virtual Result<Buffer> allocate(std::size_t bytes, std::string_view purpose) = 0;
-  // Memory for a few words that kernels of all ranks read and write: this rank's device's, where
-  // the others reach that, else the host's. Undefined contents.
+  // Allocates a few words that kernels of all ranks read and write: on this rank's device if the
+  // others can access that, otherwise on the host. The contents are undefined.
   virtual Result<Buffer> allocate_words(std::size_t bytes, std::string_view purpose) = 0;
 
-  // This rank cannot take part in what the others may wait for: they fail, with
-  // StatusCode::cancelled and what is said here.
+  // Announces that this rank cannot take part in operations that the others may wait for. These
+  // then fail with StatusCode::cancelled and the text `what`.
   virtual void leave(std::string_view what) noexcept = 0;
-  // After a failure on any rank the operations of all fail until this is called on each, with
-  // nothing under way on any of their streams.
+  // After a failure on any rank, the operations of all ranks fail until each rank has called this,
+  // with nothing in flight on any of their streams.
   virtual void reset() noexcept = 0;
 };
 

@@ -18,21 +18,21 @@ class Communicator;
 struct SampledToken;
 
 // values[i] = previous[-1 - values[i]].token where values[i] < 0. So a step can be enqueued before
-// the tokens of the step before it are known on the CPU: their places hold -1 - (their index).
+// the CPU knows the tokens of the previous step: their places hold -1 - (their index).
 struct ResolveTokensArgs {
   std::int32_t* values;  // [count], replaced in place
   std::int32_t count;
-  const SampledToken* previous;  // what the step before sampled
+  const SampledToken* previous;  // the tokens that the previous step sampled
 };
 
-// out[t] = table[ids[t]]. Of a part of the vocabulary, which begins at `first_id`: zeros for tokens
-// of other parts.
+// out[t] = table[ids[t]]. `table` may be a shard of the vocabulary that begins at `first_id`:
+// tokens of other shards become zeros.
 struct EmbedArgs {
-  TensorView table;         // [vocab, H], compute dtype; rows [first_id, first_id + rows) of it
+  TensorView table;         // [rows, H], compute dtype; the rows of ids from first_id on
   const std::int32_t* ids;  // [T], each in [0, vocab)
   TensorView out;           // [T, H], f32 or compute dtype
   std::int32_t first_id = 0;
-  std::int32_t vocab = 0;  // 0: the table is all of it
+  std::int32_t vocab = 0;  // 0: the table holds the whole vocabulary
 };
 
 // out[r] = x[r] / sqrt(mean(x[r]^2) + eps) * weight, over the last dimension. `x` is [T, H], or
@@ -62,10 +62,10 @@ struct KvLayer {
   std::int32_t page_tokens = 0;
 };
 
-// Rotary embedding, the half-split form of Hugging Face Llama: for i < d/2, (x[i], x[i + d/2])
-// turns by the angle whose cosine and sine are cos_sin[position][0 and 1][i]. q turns in place; k,
-// turned, and v of every row are written to slot slots[t] = page * page_tokens + offset, and stay
-// as they are. A row whose slot is -1 (padding of a captured step) writes none.
+// Rotary embedding, the half-split form of Hugging Face Llama: for i < d/2, (x[i], x[i + d/2]) is
+// rotated by the angle with cosine and sine cos_sin[position][0 and 1][i]. q is rotated in place.
+// Rotated k, and v, are written to slot slots[t] = page * page_tokens + offset; the operands k and
+// v stay unchanged. Rows with slot -1 (padding of a captured step) write none.
 struct RopeAppendArgs {
   TensorView q;                   // [T, heads, d], compute dtype, d even
   TensorView k;                   // [T, kv_heads, d]
@@ -82,27 +82,27 @@ struct AttentionSequence {
   std::int32_t num_rows;  // 1: decode; more: a prefill chunk (causal within it)
   std::int32_t kv_len;    // keys visible to the last of the rows, itself included
   std::int32_t pages;     // index of its first page id in page_ids
-  // So many of its keys, from the first on, were written by what was enqueued before
-  // Stream::plan_attention: a device may read them before rope_append ends. 0: nothing is known.
+  // The number of leading keys that were written by operations enqueued before
+  // Stream::plan_attention; a device may read them before rope_append ends. 0: unknown.
   std::int32_t settled = 0;
 };
 
-// What the attention operations of one step have in common, told once before them
-// (Stream::plan_attention): a device may split long sequences over its processors, and lays out how
-// here, on the CPU, once for all layers.
+// The parameters that all attention operations of a step share; set before them by
+// Stream::plan_attention. A device may split long sequences over its processors; the CPU lays that
+// out in this call, once for all layers.
 struct AttentionPlan {
   std::int32_t heads = 0;
   std::int32_t kv_heads = 0;
   std::int32_t head_dim = 0;
   std::int32_t page_tokens = 0;
   DType dtype = DType::bf16;
-  // Host memory, read before the call returns. A sequence with kv_len 0 is padding: nothing is
-  // read for it and its rows of `out` are of no account.
+  // Host memory, read before the call returns. A sequence with kv_len 0 is padding: nothing is read
+  // for it, and its rows of `out` do not matter.
   const AttentionSequence* sequences = nullptr;
   std::int32_t num_sequences = 0;
   std::int32_t num_rows = 0;
-  // The attention operations of this plan will run in a captured graph for this many rows and
-  // sequences: launch shapes may depend on these two numbers alone.
+  // The attention operations of this plan will run in a captured graph for this number of rows and
+  // sequences, so launch shapes may depend on these two numbers alone.
   bool captured = false;
 };
 
@@ -113,7 +113,7 @@ struct AttentionArgs {
   KvLayer cache;  // the rows' own keys are already appended
   std::int32_t kv_heads;
   const AttentionSequence* sequences;  // [num_sequences]
-  const std::int32_t* page_ids;        // all sequences' block tables, one after another
+  const std::int32_t* page_ids;        // the block tables of all sequences, one after another
   std::int32_t num_sequences;
   std::int32_t max_rows;    // largest num_rows of any sequence
   std::int32_t max_kv_len;  // largest kv_len
@@ -127,8 +127,8 @@ struct SwigluArgs {
   TensorView out;      // [T, ffn], compute dtype
 };
 
-// gemm() into `gate_up`, then swiglu() of it: a device may do both at once, and leave `gate_up` as
-// it was or half done. Both halves are rounded to the compute dtype before they meet, as there.
+// gemm() into `gate_up`, then swiglu() of it. A device may fuse the two and leave `gate_up`
+// unchanged or partly written. Both halves are rounded to the compute dtype first, as in swiglu().
 struct GemmSwigluArgs {
   TensorView x;        // [T, in], compute dtype
   Weight w;            // [2 ffn, in]
@@ -136,11 +136,11 @@ struct GemmSwigluArgs {
   TensorView out;      // [T, ffn], compute dtype
 };
 
-// What every rank has computed of a sum, added up: residual = sum over ranks of part, or residual
-// += it; then out = norm(residual) as in RmsNormArgs, if a weight is given. All ranks add in the
-// same order, so that their residuals are the same to the bit. `part` is memory of the
-// communicator, at the same place of it on all ranks, and what it holds afterwards is of no
-// account; a rank may write to it again when it has taken part in another operation of the group.
+// Adds up the partial sums of all ranks: residual = sum over ranks of part, or residual += it; then
+// out = norm(residual) as in RmsNormArgs, if a weight is given. All ranks add in the same order, so
+// their residuals agree to the bit. `part` is memory of the communicator, at the same offset on all
+// ranks, and undefined afterwards; a rank may write to it again once it has taken part in another
+// operation of the group.
 struct AllReduceArgs {
   Communicator* communicator = nullptr;
   TensorView part;      // [T, H], f32, dense; the same shape on all ranks
@@ -151,7 +151,7 @@ struct AllReduceArgs {
   TensorView out;  // [T, H], f32 or compute dtype
 };
 
-// out[t] = the ranks' part[t], one after another. As AllReduceArgs; the parts may differ in width.
+// out[t] = all ranks' part[t], concatenated. As AllReduceArgs, but widths may differ by rank.
 struct AllGatherArgs {
   Communicator* communicator = nullptr;
   TensorView part;  // [T, share], f32, dense
@@ -167,18 +167,18 @@ struct GatherRowsArgs {
 
 // One adapter's delta for one module of one layer: delta = x A^T B^T with A [rank, in] and
 // B [out, rank] as PEFT stores them, the scale folded into B. Rows of B are `b_stride` elements
-// apart and rows of A are `in` apart, both at least 16-byte aligned when `in` allows; A and B begin
-// at multiples of 64 bytes.
+// apart, rows of A `in` elements, both at least 16-byte aligned when `in` allows; A and B begin at
+// multiples of 64 bytes.
 struct LoraMatrix {
-  std::uint64_t a = 0;    // [rank, in], dtype of x: an address, or see LoraPages
+  std::uint64_t a = 0;    // [rank, in], dtype of x: an address, or a byte index (LoraPages)
   std::uint64_t b = 0;    // [out, b_stride], dtype of x; columns past `rank` are zero
-  std::int32_t rank = 0;  // 0: the adapter leaves this module alone
+  std::int32_t rank = 0;  // 0: the adapter does not adapt this module
   std::int32_t b_stride = 0;
 };
 
-// Adapters that lie in pages of a pool, in any order (S-LoRA's Unified Paging). Byte i of slot s is
-// at base + (ids[s * slot_stride + (i >> shift)] << shift) + (i & (2^shift - 1)), and LoraMatrix's
-// a and b are such i. Chunks are 4 KiB or more, so 64 aligned bytes never straddle two.
+// Adapters that lie in chunks of a pool, in any order (S-LoRA's Unified Paging). Byte i of slot s
+// is at base + (ids[s * slot_stride + (i >> shift)] << shift) + (i & (2^shift - 1)); LoraMatrix's a
+// and b are such indices i. Chunks are at least 4 KiB, so 64 aligned bytes never straddle two.
 struct LoraPages {
   std::byte* base = nullptr;          // null: LoraMatrix holds addresses
   const std::int32_t* ids = nullptr;  // [slots, slot_stride], device memory
@@ -188,13 +188,13 @@ struct LoraPages {
 
 // The rows of one adapter in a step: rows[first .. first + count) of LoraArgs.
 struct LoraSegment {
-  std::int32_t slot;  // which adapter: row of the weight table; not read when count is 0
+  std::int32_t slot;  // the adapter's row in the weight table; not read when count is 0
   std::int32_t first;
   std::int32_t count;
 };
 
-// The modules of a fused projection in one layer: where their deltas go, and every adapter's
-// matrices for them.
+// The modules of a fused projection in one layer: the outputs to which their deltas are added, and
+// the matrices of all adapters for them.
 struct LoraModules {
   static constexpr int kMaxModules = 3;  // q, k, v
 
@@ -205,181 +205,181 @@ struct LoraModules {
   LoraPages pages;
 };
 
-// What of a LoRA operation is computed: v = x A^T and y += v B^T at once, or one half of it.
+// The part of a LoRA operation to compute: all of it, or only v = x A^T, or only y += v B^T.
 enum class LoraPart : std::uint8_t { whole, shrink, expand };
 
-// How many ranks of an adapter each of so many devices computes that share them out: a multiple of
-// four, 16 bytes of v. The last ones may have fewer, or none.
+// The number of an adapter's ranks that each of `num_shares` devices computes when they share them:
+// a multiple of four, which is 16 bytes of v. The last devices may have fewer, or none.
 constexpr std::int32_t lora_share(std::int32_t rank, std::int32_t num_shares) {
   return (rank + 4 * num_shares - 1) / (4 * num_shares) * 4;
 }
 
 // For every segment s, row t of it, and module m of the fused projection:
 //   out[m][t] += x[t] A^T B^T, (A, B) = table[slot(s) * slot_stride + m].
-// Rows in no segment belong to the base model; segments of no rows are padding. S-LoRA's MBGMV and
-// Punica's SGMV are two ways to compute this; ranks 1 to 512 may stand side by side.
+// Rows in no segment use the base model alone; segments without rows are padding. S-LoRA's MBGMV
+// and Punica's SGMV are two ways to compute this. Ranks from 1 to 512 may be mixed in one call.
 //
-// In two halves, between which devices that share a model tell each other v (S-LoRA, section 6).
-// With M modules, n = lora_share(rank of (A, B), num_shares), and w the width that v has for a
-// module, no less than lora_share(max_rank, num_shares):
+// As two halves, between which devices that share a model exchange v (S-LoRA, section 6). Let M be
+// the number of modules, n = lora_share(rank of (A, B), num_shares), and w the width of v per
+// module, at least lora_share(max_rank, num_shares):
 //   shrink  v[t, m w + j] = x[t] A[share n + j]^T for j < n: one share of the ranks. v: [T, M w]
 //   expand  out[m][t, o] += sum over shares s and j < n of v[t, (s M + m) w + j] B[o', s n + j],
-//           o' = first_column + o. v: [T, num_shares M w], the shares' one after another
-// What v holds beside that (other rows, ranks past the adapter's) is not read, and may be written.
+//           o' = first_column + o. v: [T, num_shares M w], the shares one after another
+// The other elements of v (other rows, ranks past the adapter's) are not read, but may be written.
 struct LoraArgs : LoraModules {
-  TensorView x;              // [T, in], compute dtype; of `expand` only its dtype counts
+  TensorView x;              // [T, in], compute dtype; for `expand` only the dtype matters
   const std::int32_t* rows;  // [num_rows], each row in at most one segment
   std::int32_t num_rows;
   const LoraSegment* segments;  // [num_segments]
   std::int32_t num_segments;
   std::int32_t max_rank;   // largest rank of any segment's adapter, or a bound on it
   std::int32_t max_count;  // largest count of any segment, or a bound on it
-  // Segments, and which weights are there, are decided by operations that run just before this one
-  // (offer): nothing of them is read before those have ended.
+  // True if operations that run just before this one (offer) decide which segments there are and
+  // which weights are present: none of that is read before those operations have ended.
   bool live = false;
   LoraPart part = LoraPart::whole;
-  TensorView v;  // of halves: f32, dense, rows of whole 16 bytes
+  TensorView v;  // for the halves: f32, dense, rows of whole 16 bytes
   std::int32_t num_shares = 1;
-  std::int32_t share = 0;         // of shrink
-  std::int32_t first_column = 0;  // of expand: which row of B belongs to the first column of out[m]
+  std::int32_t share = 0;         // for shrink: the index of this share
+  std::int32_t first_column = 0;  // for expand: the row of B that belongs to column 0 of out[m]
 };
 
 // The handoff of cold adapters to CPU workers (docs/architecture.md, "A cold layer, from offer to
-// accept"). A group is the rows of one adapter in a step that is not on the device yet: one segment
-// of LoraArgs. Groups and their order hold for a whole step.
+// accept"). A group is the rows of a step that use one adapter not yet on the device: one segment
+// of LoraArgs. The groups and their order are fixed for a whole step.
 struct ColdGroup {
   std::int32_t segment;      // index in segments
-  std::int32_t mailbox;      // index in the mailboxes: whose workers compute it
-  std::int32_t first_row;    // of the mailbox's areas
-  std::uint32_t generation;  // what the ready words hold when a part of this load has arrived
-  std::uint64_t workers;     // mask of the worker slots that share it
+  std::int32_t mailbox;      // index of the mailbox whose workers compute the group
+  std::int32_t first_row;    // where its rows begin in the mailbox's areas
+  std::uint32_t generation;  // the ready words hold this once that part of the load has arrived
+  std::uint64_t workers;     // mask of the worker slots that share the group
 };
 
-// A mailbox (shm/mailbox.h) as the device sees it: host memory that Device::pin has been told of,
-// so that operations may read and write it.
+// A mailbox (shm/mailbox.h) as the device sees it: host memory that was passed to Device::pin, so
+// that operations may read and write it.
 struct MailboxView {
   std::byte* x = nullptr;  // row r of a group: (first_row * max_in + r * in) elements in
   std::uint64_t* doorbells = nullptr;  // group g's: doorbells[g * doorbell_stride]
   std::int64_t doorbell_stride = 0;
   const std::byte* y = nullptr;  // row r of a group: (first_row * max_out + r * out) elements in
-  const float* v = nullptr;      // the same with v_row and rank_columns, of which max_v at most
+  const float* v = nullptr;      // likewise with v_row and rank_columns; at most max_v of it
   const std::uint64_t* done =
-      nullptr;  // worker slot w's, of group g: done[w * worker_slot_stride + g]
+      nullptr;  // worker slot w and group g: done[w * worker_slot_stride + g]
   std::int64_t worker_slot_stride = 0;
   std::int64_t max_in = 0, max_out = 0, max_v = 0, v_row = 0;
 };
 
-// What the device itself remembers of the handoff, zero at first: in device memory, of ranks in
-// what Communicator::allocate_words gave the first.
+// The handoff's state on the device, zero at first. It lies in device memory; with several ranks,
+// in what Communicator::allocate_words gave the first one.
 struct HandoffState {
-  std::uint32_t broken[kMaxMailboxes];  // 1: a deadline passed; offers are void until it is zeroed
+  std::uint32_t broken[kMaxMailboxes];  // 1: a deadline passed; offers are voided until zeroed
 };
 
-// What of a job differs from step to step. In device memory, where copies and uploads alone write
-// it: a recording of an offer and its accept serves every step.
+// The part of a job that differs from step to step. It lies in device memory, where only copies and
+// uploads write it, so that one recording of an offer and its accept serves every step.
 struct HandoffTurn {
-  std::uint64_t sequence = 0;    // rises from offer to offer; no stream meets one twice
+  std::uint64_t sequence = 0;    // rises from offer to offer; never repeats on a stream
   std::uint64_t cpu_groups = 0;  // masks over the groups (OfferArgs)
   std::uint64_t xa_groups = 0;
-  // Masks over the groups: whose adapter has module m in this layer. A module's columns of y hold
-  // nothing otherwise, and the table may not tell yet: its rows travel with the load.
+  // Bit g: group g's adapter has module m in this layer. Otherwise the module's columns of y are
+  // not valid. The weight table may not know yet, as its rows travel with the load.
   std::uint64_t adapted[LoraModules::kMaxModules] = {};
   std::int32_t num_groups = 0;  // up to HandoffJob::max_groups
   std::int32_t zero = 0;        // fills the gap
 };
 
-// What an offer and the accept that follows it have in common.
+// The fields that an offer and the accept that follows it share.
 struct HandoffJob {
   const HandoffTurn* turn;
   const std::int32_t* rows;     // as in LoraArgs
   const LoraSegment* segments;  // the step's, not the live ones
-  const ColdGroup* groups;      // [max_groups], device memory; the turn's num_groups are read
+  const ColdGroup* groups;      // [max_groups], device memory; the first turn->num_groups are read
   std::int32_t max_groups;      // 1 .. kMaxColdGroups: a bound
   std::int32_t max_count;       // most rows of any group, or a bound
-  std::uint32_t* tickets;       // [max_groups] of Ticket, device memory; the turn's are written
-  // When the offer gave the first group its ticket: nanoseconds of a clock of the device's own,
-  // device memory. Null: nobody asks.
+  std::uint32_t* tickets;       // [max_groups] of Ticket, device memory; for groups of the step
+  // When the offer gave the first group its ticket: nanoseconds of the device's own clock, in
+  // device memory. Null: not wanted.
   std::uint64_t* time = nullptr;
   HandoffState* state;  // read by the offer, written by the accept
   MailboxView mailboxes[kMaxMailboxes];
-  // Of ranks that share the model: all offer and accept the same jobs, with one `state`. Null: one
-  // device.
+  // For ranks that share the model: all of them offer and accept the same jobs, with one `state`.
+  // Null: there is only one device.
   Communicator* communicator = nullptr;
 };
 
-// For every group, one ticket:
-//   gpu     when the group is in neither mask: the stream has waited for its weights;
+// The offer gives every group one ticket:
+//   gpu     if the group is in neither mask, as the stream has waited for its weights;
 //           or ready[slot * slot_stride + a and b] both hold its generation
-//   voided  when its mailbox is broken
-//   cpu_xa  when it is in xa_groups and B's ready word holds its generation
-//   cpu     else, if it is in cpu_groups; a group in xa_groups alone, whose B is not there: voided
-// With cpu and cpu_xa its rows of x go to the mailbox. Then, in every case, the group's doorbell is
-// rung: released, at system scope, after its rows. live[s] = segments[s], with count 0 where a
-// group's ticket is not gpu. Weights that a gpu ticket found ready are visible to later operations
-// of the stream.
+//   voided  if its mailbox is broken
+//   cpu_xa  if it is in xa_groups and B's ready word holds its generation
+//   cpu     otherwise, if in cpu_groups; a group in xa_groups alone, with B not ready: voided
+// For cpu and cpu_xa, its rows of x go to the mailbox. Then, in every case, the group's doorbell is
+// rung: a release store at system scope, after its rows. live[s] = segments[s], with count 0 where
+// a group's ticket is not gpu. Weights that a gpu ticket found ready are visible to later
+// operations of the stream.
 //
-// Of several ranks each shows the others what it knows, and all give the ticket that follows from
-// it: a word is ready when it is on all of them. x is the same on all, and the first one's goes to
-// the mailbox; or each has its columns of it (`x_is_part`), which go there side by side. The first
-// rings.
+// With several ranks, each shows the others what it knows, and all derive the same ticket from
+// that: a word is ready when it is ready on all ranks. x is the same on all ranks, and the first
+// rank copies it to the mailbox; or each has its own columns (`x_is_part`), which go there side by
+// side. The first rank rings.
 struct OfferArgs : HandoffJob {
   TensorView x;  // [T, in], compute dtype
   bool x_is_part = false;
-  std::uint32_t* shown = nullptr;  // [2][kMaxColdGroups], of Communicator::allocate_words
+  std::uint32_t* shown = nullptr;  // [2][kMaxColdGroups], from Communicator::allocate_words
   std::int32_t num_segments;
   LoraSegment* live;           // [num_segments]
   const std::uint32_t* ready;  // [slots][slot_stride], offset to the layer's words: A's, then B's
   std::int64_t slot_stride;
 };
 
-// The answers to the offer before, for groups whose ticket is cpu or cpu_xa: waits until all the
-// group's workers have answered (done == sequence), then
-//   cpu     out[m][t] += y[t, column of m ..], modules m that the adapter has
+// Receives the answers to the preceding offer, for groups whose ticket is cpu or cpu_xa: waits
+// until all of the group's workers have answered (done == sequence), then
+//   cpu     out[m][t] += y[t, column of m ..], for modules m that the adapter has
 //   cpu_xa  out[m][t] += v[t, ranks of m] B^T, (A, B) = table[slot * slot_stride + m]
-// A group whose answers have not come `deadline_us` after the operation began, or whose mailbox is
-// broken by then, has timed out: timed_out[g] = 1, nothing of it is added, state->broken[mailbox]
-// = 1. A group whose ticket is voided is void too; that breaks no mailbox. No wait is longer,
-// whatever a worker writes.
+// A group times out if its answers have not come `deadline_us` after the operation began, or if its
+// mailbox is broken by then: timed_out[g] = 1, state->broken[mailbox] = 1, and nothing is added for
+// it. A group whose ticket is voided also counts as timed out, but breaks no mailbox. The wait is
+// bounded, whatever a worker writes.
 //
-// Of several ranks each adds its columns of y, or v times its rows of B; of a product whose parts
-// are added up (`is_sum`) the first adds all. What is void on one of them is void.
+// With several ranks, each adds its columns of y, or v times its rows of B; if the parts of the
+// product are summed later (`is_sum`), rank 0 adds all. A timeout on one rank holds for all.
 struct AcceptArgs : HandoffJob, LoraModules {
   bool is_sum = false;
-  DType dtype = DType::bf16;  // of y and the weights
+  DType dtype = DType::bf16;  // the dtype of y and the weights
   std::uint32_t deadline_us;
   std::uint32_t* timed_out;  // [max_groups], device memory; set, never cleared
-  bool any_xa;  // some group may have a cpu_xa ticket, in this step or, recorded, in any
+  bool any_xa;               // some group may have a cpu_xa ticket, now or at any replay
 };
 
-// How one row's token is chosen. Steps, in order: logit bias, repetition penalty (over prompt and
-// output, as the Hugging Face one), presence and frequency penalties (over the output), then
-// argmax if temperature is 0; else softmax(logits / temperature) cut to top_k, top_p and min_p, and
-// a draw by a counter-based generator of (seed, position, token id) alone, whatever else is in the
-// batch. Ties go to the lower id. Log probabilities are of the model's own logits, before this. A
-// mask comes before everything: what it forbids has a logit of -infinity, for the log
-// probabilities, too. A forced token's row looks at no mask.
+// How the token of one row is chosen. Steps, in order: logit bias, repetition penalty (over prompt
+// and output, as in Hugging Face), presence and frequency penalties (over the output), then argmax
+// if temperature is 0, otherwise softmax(logits / temperature) cut to top_k, top_p and min_p, and a
+// draw by a counter-based generator of (seed, position, token id) alone, regardless of the batch.
+// Ties go to the lower id. Log probabilities are of the model's own logits, before these steps. A
+// mask applies first: forbidden tokens have a logit of -infinity, for log probabilities as well.
+// Rows with a forced token ignore masks.
 struct SampleRow {
   float temperature = 0;
   float top_p = 1;
   float min_p = 0;
-  std::int32_t top_k = 0;  // 0: all
+  std::int32_t top_k = 0;  // 0: no limit
   float repetition_penalty = 1;
   float presence_penalty = 0;
   float frequency_penalty = 0;
-  std::int32_t num_logprobs = -1;  // -1: none; k: the chosen token's and the k best
+  std::int32_t num_logprobs = -1;  // -1: none; k: those of the chosen token and of the k best ones
   std::int32_t forced_token = -1;  // >= 0: do not sample, report this token's log probability
   std::int32_t history = 0;        // first index in SampleArgs::history
   std::int32_t prompt_len = 0;     // history holds the prompt, then the output
   std::int32_t history_len = 0;    // 0 when no penalty is set
   std::int32_t bias = 0;           // first index in SampleArgs::biases
   std::int32_t num_biases = 0;
-  std::int32_t mask = -1;  // which of SampleArgs::masks; -1: none
-  std::int32_t zero = 0;   // fills the gap: rows are written into recordings as they lie
+  std::int32_t mask = -1;  // index in SampleArgs::masks; -1: none
+  std::int32_t zero = 0;   // fills the gap: rows are copied into recordings byte by byte
   std::uint64_t seed = 0;
-  std::uint64_t position = 0;  // of the token to be drawn, in its sequence
+  std::uint64_t position = 0;  // position in its sequence of the token to be drawn
 };
 
-// Added to the logit; -infinity bans the token.
+// A bias added to a token's logit; -infinity bans the token.
 struct TokenBias {
   std::int32_t token;
   float bias;
@@ -390,13 +390,13 @@ struct SampledToken {
   std::int32_t token = -1;
   float logprob = 0;      // set when num_logprobs >= 0 or the token was forced
   std::int32_t rank = 0;  // 1: the most likely token; set when num_logprobs >= 0
-  // Entries below, most likely first, ties by lower id; where a mask has left fewer, fewer.
+  // The number of entries below, most likely first, ties by lower id; a mask may leave fewer.
   std::int32_t num_top = 0;
   std::int32_t top_tokens[kMaxLogprobs] = {};
   float top_logprobs[kMaxLogprobs] = {};
 };
 
-// Words of a mask of tokens: bit i % 32 of word i / 32 says that token i may be drawn.
+// The number of words in a token mask: bit i % 32 of word i / 32 set means token i may be drawn.
 constexpr std::int64_t mask_words(std::int64_t vocab) {
   return (vocab + 31) / 32;
 }

@@ -1,6 +1,6 @@
-// The random numbers of sampling, the same on every device. Philox4x32-10 is the counter-based
-// generator of Salmon et al. (SC 2011): a keyed bijection of the counter, so a draw depends on
-// (seed, position) alone.
+// The random numbers of sampling, identical on every device. Philox4x32-10 is the counter-based
+// generator of Salmon et al. (SC 2011): a keyed bijection of the counter, so a draw depends only on
+// (seed, position).
 #pragma once
 
 #include <cmath>
@@ -38,9 +38,9 @@ TANDEM_HOST_DEVICE constexpr PhiloxWords philox4x32(PhiloxWords counter, PhiloxK
   return counter;
 }
 
-// The random numbers of one draw, one for each token: Philox makes a key of (seed, position), and a
-// 64-bit mixing function (SplitMix64's finaliser) one number of key and token, at a nanosecond
-// each.
+// The random numbers of one draw, one for each token. Philox derives a key from (seed, position); a
+// 64-bit mixing function (SplitMix64's finaliser) derives each token's number from the key and the
+// token, in about a nanosecond.
 class DrawKey {
  public:
   TANDEM_HOST_DEVICE constexpr DrawKey(std::uint64_t seed, std::uint64_t position) {

@@ -8,25 +8,25 @@
 
 namespace tandem {
 
-// How the numbers of a matrix are written. A format is added here, to a reader of checkpoints
-// (engine/model/weights) and to the devices that compute it; check_args() refuses it by name on the
-// others.
+// The encoding of a matrix's numbers. A new format is added here, in a checkpoint reader
+// (engine/model/weights) and in the devices that compute it; on other devices check_args() rejects
+// it by name.
 enum class WeightFormat : std::uint8_t {
-  dense,  // of the compute dtype, one after another
+  dense,  // numbers of the compute dtype, contiguous
 };
 constexpr std::string_view to_string(WeightFormat format) {
   return format == WeightFormat::dense ? "dense" : "unknown";
 }
 
-// [out, in]. What a dense matrix has no use for is a view of rank 0.
+// [out, in]. Views that a dense matrix does not use have rank 0.
 struct Weight {
   Weight() = default;
   Weight(const TensorView& dense) : data(dense) {}  // NOLINT: a plain matrix is a weight
 
   WeightFormat format = WeightFormat::dense;
   TensorView data;         // dense: [out, in], compute dtype, dense rows
-  TensorView scales;       // what the numbers of a group are multiplied by
-  TensorView offsets;      // and what is taken from them before
+  TensorView scales;       // factors by which the numbers of a group are multiplied
+  TensorView offsets;      // subtracted from the numbers before that
   std::int32_t group = 0;  // columns that share a scale; 0: no groups
 
   bool is_absent() const { return data.rank == 0; }

@@ -11,7 +11,7 @@
 namespace tandem {
 class DashboardFeed::Viewer final : public BodySource {
  public:
-  // Under the feed's mutex.
+  // Called under the feed's mutex.
   explicit Viewer(DashboardFeed& feed) : feed_(&feed), id_(feed.next_viewer_++) {
     feed.viewers_.emplace(id_, nullptr);
   }
@@ -70,7 +70,7 @@ std::unique_ptr<BodySource> DashboardFeed::watch() {
   return viewer;
 }
 
-// Which rows are as they were, and which are gone: both lists are in the order of their keys.
+// Finds unchanged and removed rows by merging both lists, which are sorted by key.
 std::shared_ptr<const DashboardFeed::State> DashboardFeed::next(const State* before,
                                                                 DashboardPicture picture) {
   auto state = std::make_shared<State>();
@@ -88,7 +88,7 @@ std::shared_ptr<const DashboardFeed::State> DashboardFeed::next(const State* bef
     static const std::vector<Kept> kNone;
     const std::vector<Kept>& known = before == nullptr ? kNone : before->tables[t];
     auto old = known.begin();
-    const auto pass_over = [&](const std::string* key) {  // all before this key are gone
+    const auto pass_over = [&](const std::string* key) {  // all old rows before this key are gone
       for (; old != known.end() && (key == nullptr || old->row.key < *key); ++old) {
         state->removed.push_back({t, old->row.key, state->version});
       }
@@ -162,7 +162,7 @@ void DashboardFeed::run() {
       for (const auto& [id, wake] : viewers_) {
         if (wake) wake();
       }
-    } catch (const std::exception&) {  // no memory for it: the next picture may find some
+    } catch (const std::exception&) {  // out of memory: the next picture may be possible
     }
     std::unique_lock lock(mutex_);
     if (changed_.wait_for(lock, options_.look_every, [this] { return stopping_; })) return;

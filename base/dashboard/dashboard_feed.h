@@ -1,6 +1,6 @@
-// What dashboards are told: one picture a second for all that look, made by a thread of its own,
-// and none while nobody looks. A viewer is told what has changed since it was told last; one that
-// reads slowly skips pictures, and nothing piles up for it.
+// The data stream for dashboards: one picture a second for all viewers, made by a thread of its
+// own, and none without viewers. A viewer gets the changes since its last event; one that reads
+// slowly skips pictures, so nothing queues up for it.
 #pragma once
 
 #include <chrono>
@@ -21,17 +21,17 @@
 namespace tandem {
 
 struct DashboardRow {
-  std::string key;   // names it in its table: a JSON value, as its `json` has it
+  std::string key;   // identifies it in its table: a JSON value, as in its `json`
   std::string json;  // an object, on one line
 };
 
 struct DashboardTable {
-  std::string name;                // of letters; the same tables in the same order each time
+  std::string name;                // letters only; tables come in the same order each time
   std::vector<DashboardRow> rows;  // by key, ascending
 };
 
 struct DashboardPicture {
-  std::string head;  // members of a JSON object without its braces: told each time
+  std::string head;  // members of a JSON object without its braces; sent each time
   std::vector<DashboardTable> tables;
 };
 
@@ -43,30 +43,30 @@ struct DashboardFeedOptions {
 // Thread-safe. Outlives its viewers.
 class DashboardFeed {
  public:
-  // From the feed's own thread. May wait for what it asks, but not without end; what it throws
-  // skips one picture.
+  // Called on the feed's own thread. It may block, but not for ever; an exception skips one
+  // picture.
   using Look = std::function<DashboardPicture()>;
   explicit DashboardFeed(Look look, const DashboardFeedOptions& options = {});
   ~DashboardFeed();
   DashboardFeed(const DashboardFeed&) = delete;
   DashboardFeed& operator=(const DashboardFeed&) = delete;
 
-  // Events without an end: {HEAD, "tables": {NAME: {"whole", "rows": [...], "removed": [key]}}}.
-  // `whole`: rows that are not told are gone; the first event is. Null: as many look as may.
+  // An endless stream of events: {HEAD, "tables": {NAME: {"whole", "rows": [...], "removed":
+  // [key]}}}. `whole`, set in the first event: all other rows are gone. Null: too many viewers.
   std::unique_ptr<BodySource> watch();
 
  private:
   class Viewer;
   struct Kept {
     DashboardRow row;
-    std::uint64_t version;  // of the picture in which it changed last
+    std::uint64_t version;  // the picture of its last change
   };
   struct Removal {
     std::size_t table;
     std::string key;
     std::uint64_t version;
   };
-  // Never changed once it is there.
+  // Immutable once it is published.
   struct State {
     std::uint64_t version = 0;
     std::string head;
@@ -84,11 +84,11 @@ class DashboardFeed {
   const DashboardFeedOptions options_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::shared_ptr<const State> state_;  // guarded by mutex_, like all below; null: nobody looks
-  std::map<std::uint64_t, std::function<void()>> viewers_;  // woken under mutex_
+  std::shared_ptr<const State> state_;  // guarded by mutex_, as are those below; null: no viewers
+  std::map<std::uint64_t, std::function<void()>> viewers_;  // called under mutex_
   std::uint64_t next_viewer_ = 0;
   bool stopping_ = false;
-  std::thread thread_;  // from the first viewer on
+  std::thread thread_;  // runs from the first viewer on
 };
 
 }  // namespace tandem

@@ -1,5 +1,5 @@
-// How long first tokens and those after them took in the last minutes, as quantiles of a few
-// seconds each. Fixed memory, whatever the traffic: values are counted in classes 10 % wide.
+// Latencies of first and later tokens in the last minutes, as quantiles over slices of a few
+// seconds. Memory is fixed, whatever the traffic: values are counted in classes 10 % wide.
 #pragma once
 
 #include <array>
@@ -18,23 +18,23 @@ class LatencyHistory {
   static constexpr int kSliceSeconds = 5;
   static constexpr int kSlices = 60;
 
-  // Of one slice of time, in seconds; below 0: nothing ended in it.
+  // Quantiles of one time slice, in seconds; negative: no request ended in it.
   struct Quantiles {
     double median = -1, p95 = -1;
   };
   struct Slice {
     Quantiles first_token;  // from the request's arrival
-    Quantiles per_token;    // after the first
+    Quantiles per_token;    // for tokens after the first
     std::uint32_t requests = 0;
   };
 
-  // A request ended. `per_token_s` is none for answers of one token.
+  // Records the end of a request. `per_token_s` is empty for answers of one token.
   void add(TimePoint now, double first_token_s, std::optional<double> per_token_s);
-  // Oldest first, kSlices of them; the last is the one that `now` is in.
+  // kSlices slices, oldest first; the last one contains `now`.
   std::vector<Slice> slices(TimePoint now) const;
 
  private:
-  // From 10 us on; what is longer than the last class's (about 3 hours) counts there.
+  // Classes start at 10 us; values beyond the last class (about 3 hours) are counted in it.
   static constexpr double kShortest_s = 1e-5;
   static constexpr double kClassWidth = 1.1;
   static constexpr std::size_t kClasses = 220;
@@ -45,7 +45,7 @@ class LatencyHistory {
     Quantiles quantiles() const;
   };
   struct Counted {
-    std::int64_t number = -1;  // of the slice, since the clock's beginning
+    std::int64_t number = -1;  // the slice's number since the clock's beginning
     Counts first_token, per_token;
   };
   static std::int64_t number_of(TimePoint at);

@@ -7,7 +7,8 @@
 namespace tandem {
 namespace {
 
-// Scripts and styles are files of ours, and it talks to this server alone; nobody frames it.
+// Scripts and styles are our own files, the page only connects to this server, and no page may
+// frame it.
 constexpr const char* kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -43,7 +44,8 @@ HttpResponse page_response(const HttpRequest& request) {
   }
   response.content_type = type_of(file->name);
   response.headers.emplace_back("ETag", std::string(file->tag));
-  // Asked anew each time, and answered in a line: a server that was replaced shows its own page.
+  // Revalidated each time, which is a one-line answer, so that a replaced server shows its own
+  // page.
   response.headers.emplace_back("Cache-Control", "no-cache");
   response.headers.emplace_back("Content-Security-Policy", kPolicy);
   response.headers.emplace_back("X-Content-Type-Options", "nosniff");

@@ -1,4 +1,4 @@
-// The files of the dashboard's page, as they are in the program (cmake/EmbedFiles.cmake).
+// The files of the dashboard's page, embedded in the program (cmake/EmbedFiles.cmake).
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@ namespace tandem {
 struct PageFile {
   std::string_view name;
   std::string_view bytes;
-  std::string_view tag;  // as HTTP's ETag: with its quotes
+  std::string_view tag;  // HTTP's ETag, including its quotes
 };
 
 std::span<const PageFile> page_files();

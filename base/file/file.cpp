@@ -37,7 +37,7 @@ File::~File() {
 
 namespace {
 
-// Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
+// Without O_NONBLOCK, opening a pipe without a writer would wait for ever.
 constexpr int kReadFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
 
 Status not_regular(std::string_view path) {
@@ -45,12 +45,12 @@ Status not_regular(std::string_view path) {
 }
 
 Status cannot_open(std::string_view path, int errno_value) {
-  // A socket, or a device without a driver.
+  // The errors for sockets, and for devices without a driver.
   if (errno_value == ENXIO || errno_value == ENODEV) return not_regular(path);
   return errno_status(fmt::format("cannot open {}", path), errno_value);
 }
 
-// A folder, only to open what is in it. Move-only.
+// A folder that is opened only to open files in it. Move-only.
 class FolderOfFile {
  public:
   explicit FolderOfFile(const std::filesystem::path& path)
@@ -66,7 +66,7 @@ class FolderOfFile {
   int descriptor_;
 };
 
-// Where an open file or folder is at this moment, by the kernel's account. Empty: not to be known.
+// The current path of an open file or folder, as the kernel reports it. Empty: unknown.
 std::filesystem::path place_of(int descriptor) {
   std::error_code ignored;
   return std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", descriptor), ignored);
@@ -77,7 +77,7 @@ bool lies_under(const std::filesystem::path& path, const std::filesystem::path& 
          std::mismatch(root.begin(), root.end(), path.begin(), path.end()).first == root.end();
 }
 
-// One answer for all that is outside, so that nobody learns what exists there.
+// The same error for everything outside, so that a client cannot find out what exists there.
 Status leads_out(std::string_view name) {
   return error(
       StatusCode::permission_denied,
@@ -87,7 +87,7 @@ Status leads_out(std::string_view name) {
       name);
 }
 
-// Of a descriptor, so that no change of the link after the look counts.
+// Checks the open descriptor, so that a later change of the link has no effect.
 bool may_lead_to(int file, int folder, const LinkRule& links) {
   const std::filesystem::path place = place_of(file);
   return lies_under(place, place_of(folder)) ||
@@ -132,7 +132,7 @@ Result<File> File::open_in(const std::filesystem::path& folder, const std::strin
 
 namespace {
 
-// By their numbers (statfs(2)): the kernel's own, whose times are those of this machine's clock.
+// The kernel's own file systems, by number (statfs(2)); their times come from this machine's clock.
 bool is_local(std::uint64_t file_system) {
   constexpr std::array<std::uint64_t, 8> kLocal = {
       0xEF53,      // ext2, ext3, ext4
@@ -179,7 +179,7 @@ Status File::read(std::uint64_t offset, void* target, std::size_t count) const {
   if (writing_ != nullptr) TANDEM_TRY(writing_->wait_for(offset + count));
   auto* to = static_cast<std::byte*>(target);
   while (count > 0) {
-    constexpr std::size_t kMaxCall = std::size_t{1} << 30;  // Linux reads less than 2 GiB a call
+    constexpr std::size_t kMaxCall = std::size_t{1} << 30;  // Linux reads less than 2 GiB per call
     const ssize_t got =
         ::pread(descriptor_, to, std::min(count, kMaxCall), static_cast<off_t>(offset));
     if (got < 0) {
@@ -196,7 +196,7 @@ Status File::read(std::uint64_t offset, void* target, std::size_t count) const {
 
 namespace {
 
-// A new file beside another; gone again unless it has taken its place. Move-only.
+// A new file next to another one; deleted unless it has replaced that one. Move-only.
 class NewFile {
  public:
   explicit NewFile(const std::filesystem::path& beside) : path_(beside.string() + ".XXXXXX") {
@@ -220,9 +220,9 @@ class NewFile {
     }
     return {};
   }
-  // Before set_mode: it takes bits off the mode.
+  // Call before set_mode, because fchown clears mode bits.
   Status set_owner(uid_t user, gid_t group) {
-    // Only root may give a file away.
+    // Only root may change the owner.
     if (::fchown(descriptor_, user, group) != 0 && errno != EPERM) {
       return errno_status(fmt::format("fchown of {}", path_), errno);
     }

@@ -1,4 +1,4 @@
-// A regular file opened for reading, and its bytes by position.
+// A regular file opened for reading, with reads by position.
 #pragma once
 
 #include <sys/types.h>
@@ -18,22 +18,22 @@
 
 namespace tandem {
 
-// Where the links of a folder may lead.
+// The places to which links in a folder may lead.
 struct LinkRule {
   bool anywhere = false;
-  std::vector<std::filesystem::path> roots;  // these folders too, links in their own paths resolved
+  std::vector<std::filesystem::path> roots;  // also allowed; links in their own paths are resolved
 };
 
-// Owns the descriptor: the contents stay readable when the file is deleted meanwhile, and a file
+// Owns the descriptor: the contents stay readable if the file is deleted meanwhile, and a file
 // truncated meanwhile gives a Status, where a mapping would kill the process. Thread-safe.
 class File {
  public:
-  // Refuses what is not a regular file (a pipe would block, a device has no end).
+  // Refuses anything but regular files (a pipe would block, a device has no end).
   static Result<File> open(const std::filesystem::path& path);
-  // The file of that name in `folder`, which path() and all messages call by its name alone: they
-  // go to clients, who need not learn where the folder is. A link must lead to within the folder or
-  // to where `links` allows; one that does not is refused before anything is read, whoever changes
-  // it meanwhile.
+  // Opens the file `name` in `folder`. path() and all messages contain only the name, because they
+  // go to clients, who need not learn the folder. A link must lead to within the folder or to where
+  // `links` allows; otherwise it is refused before anything is read, even if it is changed
+  // concurrently.
   static Result<File> open_in(const std::filesystem::path& folder, const std::string& name,
                               const LinkRule& links);
 
@@ -42,13 +42,13 @@ class File {
   ~File();
 
   const std::string& path() const { return path_; }
-  std::uint64_t size() const { return size_; }  // when it was opened, or follow()
+  std::uint64_t size() const { return size_; }  // as of open(), or follow()
   int descriptor() const { return descriptor_; }
-  // As the file is now.
+  // The file's current identity.
   Result<FileIdentity> identity() const;
 
-  // For one that somebody still writes: from now on it has the size that it will have, and read()
-  // waits for what is not there yet. Before others use it.
+  // For a file that is still being written: it then has its final size, and read() waits for bytes
+  // that are not there yet. Must be called before others use the file.
   void follow(std::shared_ptr<const FileProgress> writing);
 
   // Reads exactly `count` bytes at `offset`.
@@ -61,17 +61,17 @@ class File {
   int descriptor_ = -1;
   std::uint64_t size_ = 0;
   std::string path_;
-  std::shared_ptr<const FileProgress> writing_;  // null: all of it is there
+  std::shared_ptr<const FileProgress> writing_;  // null: the file is complete
 };
 
-// Puts `text` in the place of a regular file's contents, all at once: who reads it sees the old or
-// the new, and a failure or a crash leaves the old. Mode and, where that is allowed, owner stay; of
-// a symbolic link its target is replaced. Where nothing is there, a file of mode `new_mode` is made
-// in the same way; without one that is not_found.
+// Atomically replaces a regular file's contents by `text`: a reader sees the old or the new
+// contents, and a failure or a crash leaves the old. Keeps the mode and, if allowed, the owner; for
+// a symbolic link, its target is replaced. If there is no file, one with mode `new_mode` is made in
+// the same way; without a mode that is not_found.
 Status replace_file(const std::filesystem::path& path, std::string_view text,
                     std::optional<mode_t> new_mode = std::nullopt);
 
-// The whole file, refused beyond `max_bytes`.
+// Reads the whole file; refuses more than `max_bytes`.
 Result<std::string> read_text(const File& file, std::uint64_t max_bytes);
 Result<std::string> read_text_file(const std::filesystem::path& path, std::uint64_t max_bytes);
 

@@ -51,7 +51,7 @@ std::chrono::steady_clock::duration FileProgress::rest(Time now) const {
   if (there_ == 0) return std::chrono::steady_clock::duration::max();
   const std::chrono::duration<double> took = now - begin_;
   const double times = static_cast<double>(size_ - there_) / static_cast<double>(there_);
-  constexpr double kMostSeconds = 1e9;  // what the clock can hold, by far
+  constexpr double kMostSeconds = 1e9;  // far below the clock's range
   return duration_of(std::min(took.count() * times, kMostSeconds));
 }
 

@@ -26,12 +26,12 @@ bool is_link(int folder, const char* name) {
 
 }  // namespace
 
-// Step by step, which every kernel can, where openat2() may be missing or forbidden.
+// Opens step by step, which works on every kernel; openat2() may be missing or forbidden.
 Result<Folder> Folder::open(const std::filesystem::path& path) {
   Folder at(::open(path.is_absolute() ? "/" : ".", kFolderFlags));
   if (at.descriptor_ < 0) return errno_status("cannot open the folder", errno);
   for (const std::filesystem::path& part : path.relative_path()) {
-    if (part.empty() || part == ".") continue;  // a path may end in a slash
+    if (part.empty() || part == ".") continue;  // a path may end with a slash
     if (part == "..") return is_through_link();
     Folder next(::openat(at.descriptor_, part.c_str(), kFolderFlags));
     if (next.descriptor_ < 0) {
@@ -56,7 +56,7 @@ Folder::~Folder() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-// The kernel's own name of an open folder leads to that one, wherever it is by now.
+// The kernel's own name for an open folder leads to that folder, wherever it is by now.
 Result<File> Folder::open_file(const std::string& name, const LinkRule& links) const {
   return File::open_in(fmt::format("/proc/self/fd/{}", descriptor_), name, links);
 }

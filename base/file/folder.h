@@ -1,4 +1,4 @@
-// A folder that strangers may change while it is read, and the files in it.
+// A folder that other users may change while it is read, and the files in it.
 #pragma once
 
 #include <filesystem>
@@ -9,22 +9,22 @@
 
 namespace tandem {
 
-// Owns a descriptor, by which all files are opened: they are those of the folder that was opened,
-// whatever takes its place meanwhile. Move-only. Thread-safe.
+// Owns a descriptor through which all files are opened: they are those of the folder that was
+// opened, whatever replaces it meanwhile. Move-only. Thread-safe.
 class Folder {
  public:
-  // Follows no link, wherever in `path` it is: permission_denied. So who has resolved a path, found
-  // it to lie where it may, and opens it here, gets what lies there, or nothing, although anybody
-  // put a link into it after that look. Messages do not tell the path: they go to clients.
+  // Follows no link in `path`: permission_denied. So code that has resolved a path, checked that
+  // its place is allowed, and opens it here, gets that place or an error, even if a link was
+  // inserted after the check. Messages do not contain the path, because they go to clients.
   static Result<Folder> open(const std::filesystem::path& path);
 
   Folder(Folder&& other) noexcept;
   Folder& operator=(Folder&& other) noexcept;
   ~Folder();
 
-  // As File::open_in() of this folder.
+  // As File::open_in() for this folder.
   Result<File> open_file(const std::string& name, const LinkRule& links) const;
-  // Whether anything has that name, a link that leads nowhere included.
+  // True if there is anything of that name, including a dangling link.
   bool holds(const std::string& name) const;
 
   int descriptor() const { return descriptor_; }  // O_PATH
@@ -35,8 +35,8 @@ class Folder {
   int descriptor_ = -1;
 };
 
-// The path for Folder::open() of a folder that whoever runs this process has named: links in it
-// are meant, and resolved here. What does not exist is left as it is.
+// The path to pass to Folder::open() for a folder that the process's owner has named: links in it
+// are intended, and resolved here. A path that does not exist is returned unchanged.
 Result<std::filesystem::path> resolve_links(const std::filesystem::path& path);
 
 }  // namespace tandem

@@ -24,7 +24,8 @@ bool authorized(std::string_view authorization, std::string_view key) {
   TANDEM_CHECK(!key.empty(), "an empty key would let everybody in");
   const std::string_view given =
       has_scheme(authorization) ? authorization.substr(kScheme.size()) : std::string_view{};
-  // Every byte of the key is visited, whatever was given; volatile keeps the loop from being cut.
+  // Every byte of the key is compared, whatever was given; volatile stops the compiler from ending
+  // the loop early.
   volatile unsigned difference = given.size() == key.size() ? 0 : 1;
   for (std::size_t i = 0; i < key.size(); ++i) {
     const unsigned char other =

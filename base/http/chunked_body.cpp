@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMaxDigits = 16;
 
-// What says where a message ends comes before the body or not at all.
+// False for the fields that decide where a message ends: they may only come before the body.
 bool may_trail(std::string_view name) {
   constexpr std::string_view kNever[] = {"content-length", "transfer-encoding"};
   return std::none_of(std::begin(kNever), std::end(kNever), [&](std::string_view never) {
@@ -86,7 +86,7 @@ bool ChunkedBody::take_line(std::size_t body_bytes) {
   return false;
 }
 
-// "1a" or "1a;name=value": what is beside the size is dropped.
+// "1a" or "1a;name=value": everything but the size is ignored.
 bool ChunkedBody::take_size(std::size_t body_bytes) {
   std::uint64_t size = 0;
   const auto [end, failure] = std::from_chars(line_.data(), line_.data() + line_.size(), size, 16);

@@ -1,6 +1,6 @@
-// A body in chunks (RFC 9112, section 7.1), byte by byte: what comes out never hangs on the pieces
-// in which it arrives, and a line is what ends in CR LF with no other control character, quoted or
-// not.
+// A body in chunks (RFC 9112, section 7.1), parsed byte by byte, so that the result never depends
+// on the pieces in which it arrives. A line ends in CR LF and contains no other control character,
+// quoted or not.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,13 @@ namespace tandem {
 
 class ChunkedBody {
  public:
-  static constexpr std::size_t kMaxLeftBytes = 16U << 10;  // of all extensions and trailers
+  static constexpr std::size_t kMaxLeftBytes = 16U << 10;  // all extensions and trailers together
 
   enum class State { more, complete, refused };
 
   explicit ChunkedBody(std::size_t max_body_bytes) : max_body_bytes_(max_body_bytes) {}
 
-  // Appends to `body` what of `bytes` belongs there, and sets `used` to the bytes of this request.
+  // Appends the body's bytes to `body`, and sets `used` to the bytes that belong to this request.
   State take(std::string_view bytes, std::size_t& used, std::string& body);
   const HttpRefusal& refusal() const { return refusal_; }
 
@@ -33,9 +33,9 @@ class ChunkedBody {
 
   const std::size_t max_body_bytes_;
   Step step_ = Step::size;
-  std::size_t left_ = 0;     // of the chunk's data
+  std::size_t left_ = 0;     // bytes left of the chunk's data
   std::size_t dropped_ = 0;  // bytes of extensions and trailers
-  std::string line_;         // so far
+  std::string line_;         // the line received so far
   HttpRefusal refusal_;
 };
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr Duration kLinger = std::chrono::seconds(10);
 constexpr int kUnsentBytes = 16 << 10;          // of a stream
-constexpr std::size_t kCopiedBody = 16U << 10;  // a shorter body goes into one packet with its head
+constexpr std::size_t kCopiedBody = 16U << 10;  // shorter bodies are sent together with the head
 
 }  // namespace
 
@@ -53,14 +53,14 @@ void Connection::break_off() {
   post([](Connection& self) { self.close(); });
 }
 
-// The one place that changes the phase. Every wait for the client has a deadline of its own.
+// The only function that changes the phase. Every wait for the client has its own deadline.
 void Connection::enter(Phase phase) {
   phase_ = phase;
   switch (phase) {
     case Phase::idle:
       return set_deadline(context_.options.keep_alive);
     case Phase::head:
-      return set_deadline(context_.options.client_timeout);  // the body's as well
+      return set_deadline(context_.options.client_timeout);  // covers the body too
     case Phase::lingering:
       return set_deadline(patience_);
     case Phase::body:
@@ -81,7 +81,7 @@ void Connection::begin_request() {
     if (ended_) close();
     return;
   }
-  // Not called from here: thousands of pipelined requests would go as deep.
+  // Posted instead of called, as thousands of pipelined requests would nest as deep.
   post([](Connection& self) {
     self.advance();
     if (self.ended_) self.on_end();
@@ -89,7 +89,7 @@ void Connection::begin_request() {
   });
 }
 
-// Looks at what has been received.
+// Handles the bytes received so far.
 void Connection::advance() {
   if (phase_ == Phase::idle && !in_.empty()) enter(Phase::head);
   if (phase_ == Phase::head) take_head();
@@ -117,7 +117,7 @@ void Connection::take_head() {
   request.trace = trace::begin(request.header("traceparent"));
   if (request.trace.sampled) request.came = SteadyClock().now();
   if (auto early = context_.handler.screen(request)) {
-    if (request.has_body) {  // which nobody will read
+    if (request.has_body) {  // the body will not be read
       close_ = true;
       patience_ = kLinger;
     }
@@ -150,7 +150,7 @@ void Connection::take_body() {
   }
 }
 
-// The rest of what the client sends cannot be made sense of, so it is the last answer.
+// The rest of the client's bytes cannot be interpreted, so this is the last answer.
 void Connection::refuse_request(int status, std::string_view reason) {
   close_ = true;
   patience_ = kLinger;
@@ -176,7 +176,7 @@ void Connection::call_handler() {
   watch_half_closed();
 }
 
-// On a worker, before it is known how large the body is.
+// Runs on a worker, before the size of the body is known.
 void Connection::unpack() {
   HttpRequest& request = reader_.request();
   const std::size_t limit = context_.options.max_body_bytes;
@@ -191,14 +191,14 @@ void Connection::unpack() {
                                      : "the body is not what its Content-Encoding says");
 }
 
-// `job` makes result_, which then comes back to the strand.
+// `job` sets result_, which then returns to the strand.
 void Connection::run_on_worker(WorkerLane& lane, std::function<void(Connection&)> job) {
   const bool taken = lane.run([self = shared_from_this(), job = std::move(job)] {
     bool failed = false;
     try {
       self->result_ = {};
       job(*self);
-    } catch (...) {  // no memory, most likely
+    } catch (...) {  // most likely out of memory
       failed = true;
     }
     self->post([failed](Connection& back) {
@@ -215,8 +215,8 @@ void Connection::run_on_worker(WorkerLane& lane, std::function<void(Connection&)
 }
 
 void Connection::answered(HttpResponse response) {
-  if (unpacked_) return call_handler();        // which has not been called yet
-  std::string().swap(reader_.request().body);  // a stream may last
+  if (unpacked_) return call_handler();        // the handler has not been called yet
+  std::string().swap(reader_.request().body);  // frees the body early, as a stream may be long
   if (response.guard) guard_ = std::move(response.guard);
   if (!response.deferred) return respond(std::move(response));
   enter(Phase::waiting);
@@ -245,7 +245,7 @@ void Connection::respond(HttpResponse response) {
   framing.http_1_0 = asked.http_1_0;
   framing.length = response.source ? response.source_bytes : response.body.size();
   chunked_ = framing.chunked = !framing.length && !asked.http_1_0;
-  // Else the end of the connection is the end of the body.
+  // Otherwise the end of the connection marks the end of the body.
   if (!framing.length && !chunked_ && !silent) close_ = true;
   framing.close = close_;
   out_ += response_head(response, framing);
@@ -260,7 +260,7 @@ void Connection::respond(HttpResponse response) {
   enter(Phase::sending);
   source_ = std::move(response.source);
   if (source_) {
-    probed_ = false;  // another way to look than before the head
+    probed_ = false;  // from here on the probe differs from the one before the head
     is_stream_ = !response.source_bytes;
     if (is_stream_) socket_.bound_unsent(kUnsentBytes);
     spoke_at_ = SteadyClock().now();
@@ -280,7 +280,7 @@ void Connection::finish_response() {
     begin_request();
     return listen();
   }
-  // Closing with bytes unread would reset the connection, and the answer might be lost with it.
+  // Closing with unread bytes would reset the connection, and the client might lose the answer.
   if (patience_ > Duration::zero()) return linger(patience_);
   if (!in_.empty()) return linger(kLinger);
   close();

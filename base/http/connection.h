@@ -4,8 +4,8 @@
 //                             ^   v        v
 //                          waiting      lingering -> closed
 //
-// All but the constructor, begin(), refuse() and break_off() runs on the socket's strand; the
-// worker that runs the handler has `request` and `result_` to itself while the phase is `handling`.
+// Everything but the constructor, begin(), refuse() and break_off() runs on the socket's strand. In
+// the phase `handling`, only the worker that runs the handler uses `request` and `result_`.
 #pragma once
 
 #include <boost/asio/steady_timer.hpp>
@@ -29,11 +29,11 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   Connection(Strand strand, Descriptor accepted, bool is_ipv6, ConnectionContext& context);
   ~Connection();
 
-  // Serves. From any thread, once.
+  // Starts serving. Callable once, from any thread.
   void begin();
-  // Says 503 and closes, instead of begin(); gives the client `patience` to read it.
+  // Instead of begin(): answers 503 and closes; the client gets `patience` to read the answer.
   void refuse(Duration patience);
-  // From any thread.
+  // Closes at once. Callable from any thread.
   void break_off();
 
  private:
@@ -87,34 +87,34 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   RequestReader reader_;
   Phase phase_ = Phase::idle;
 
-  std::string in_;    // received, not yet taken
-  std::string out_;   // being sent, from sent_ on; then tail_
+  std::string in_;    // received bytes that are not handled yet
+  std::string out_;   // bytes being sent, from sent_ on; then tail_
   std::string tail_;  // a long body, which is not copied behind its head
   std::size_t sent_ = 0;
-  std::size_t discarded_ = 0;  // while lingering
+  std::size_t discarded_ = 0;  // bytes discarded while lingering
   std::uint32_t deadline_id_ = 0;
 
   std::unique_ptr<BodySource> source_;
   std::unique_ptr<DeferredResponse> deferred_;
-  std::shared_ptr<void> guard_;  // the response's
-  HttpResponse result_;          // of the worker
+  std::shared_ptr<void> guard_;  // the response's guard
+  HttpResponse result_;          // set by the worker
 
-  TimePoint spoke_at_{};      // when source_ said something last
-  std::uint32_t widest_ = 0;  // window of the client; see is_unread()
+  TimePoint spoke_at_{};      // when source_ last produced bytes
+  std::uint32_t widest_ = 0;  // widest window of the client; see is_unread()
   TimePoint held_since_{};
-  Duration patience_{};     // to linger with; zero: not needed
-  bool listening_ = false;  // a wait for bytes is under way
-  bool blocked_ = false;    // a wait for room is
-  bool held_ = false;       // a wait for the client to read is
+  Duration patience_{};     // for lingering; zero: no lingering
+  bool listening_ = false;  // a wait for bytes is pending
+  bool blocked_ = false;    // a wait for send space is pending
+  bool held_ = false;       // a wait for the client to read is pending
   bool ended_ = false;      // the client has closed its sending side
-  bool watching_ = false;   // ... and a reset is waited for
-  bool probed_ = false;     // ... and looked for, in this exchange
-  bool close_ = false;      // after this response
-  bool chunked_ = false;    // this response
-  bool is_stream_ = false;  // this response: of no length that is known
-  bool cut_off_ = false;    // this response will never be whole
-  bool first_ = true;       // request of this connection
-  bool unpacked_ = false;   // a worker has decompressed the body, and the handler has not had it
+  bool watching_ = false;   // ... and a wait for a reset is pending
+  bool probed_ = false;     // ... and was probed for in this exchange
+  bool close_ = false;      // close after this response
+  bool chunked_ = false;    // this response is chunked
+  bool is_stream_ = false;  // this response has no known length
+  bool cut_off_ = false;    // this response will stay incomplete
+  bool first_ = true;       // the connection's first request
+  bool unpacked_ = false;   // a worker has decompressed the body; not yet handled
 };
 
 }  // namespace tandem

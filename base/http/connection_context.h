@@ -1,4 +1,4 @@
-// What the connections of a server share.
+// Data that the connections of a server share.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@ namespace tandem {
 
 class Connection;
 
-// A longer body is parsed by one thread, so that some of them do not hold all workers.
+// Longer bodies are parsed by one thread, so that a few of them cannot occupy all workers.
 inline constexpr std::size_t kBulkBody = 256U << 10;
 
 // Outlives the connections.
@@ -25,7 +25,7 @@ struct ConnectionContext {
   WorkerLane quick;
   WorkerLane slow;                   // HttpHandler::slow()
   WorkerLane bulk;                   // bodies of more than kBulkBody bytes, and long answers
-  std::atomic<bool> closing{false};  // after the response
+  std::atomic<bool> closing{false};  // close after the response
   std::function<void(Connection&)> ended = [](auto&) {};  // closed; called once, from any thread
 };
 

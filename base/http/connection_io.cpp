@@ -10,20 +10,20 @@
 namespace tandem {
 namespace {
 
-constexpr std::size_t kReadBytes = 256U << 10;       // at one turn
-constexpr std::size_t kMaxWaitingBytes = 64U << 10;  // of pipelined requests, before their turn
+constexpr std::size_t kReadBytes = 256U << 10;       // at one step
+constexpr std::size_t kMaxWaitingBytes = 64U << 10;  // of pipelined requests that wait
 constexpr std::size_t kMaxDiscarded = 256U << 20;    // while lingering
-constexpr std::size_t kKeptBytes = 64U << 10;        // more is given back when it has been sent
-constexpr Duration kLookAgain = std::chrono::milliseconds(2);  // at first
+constexpr std::size_t kKeptBytes = 64U << 10;        // a larger buffer is freed after sending
+constexpr Duration kLookAgain = std::chrono::milliseconds(2);  // initial interval
 constexpr Duration kLookSeldom = std::chrono::milliseconds(100);
 constexpr Duration kHeldAtMost = std::chrono::seconds(1);  // routers wait 2 s for statistics
-constexpr int kPulls = 8;                                  // at one turn, as others want theirs
-// A call that is answered sooner is answered without a look at whether its client still reads.
+constexpr int kPulls = 8;                                  // at one step; then others are served
+// For calls answered faster than this, no probe checks whether the client still reads.
 constexpr Duration kProbeAfter = std::chrono::milliseconds(25);
 
 }  // namespace
 
-// Whatever goes wrong on the strand ends this connection alone.
+// An exception on the strand ends only this connection.
 void Connection::guard(const std::function<void()>& step) noexcept {
   try {
     if (phase_ != Phase::closed) step();
@@ -38,14 +38,14 @@ void Connection::guard(const std::function<void()>& step) noexcept {
   }
 }
 
-// `step` captures a word or two at most, which a std::function holds without memory of its own.
+// `step` captures at most a word or two, which a std::function holds without allocating.
 void Connection::post(std::function<void(Connection&)> step) noexcept {
   (void)post_surely(
       socket_.strand(), socket_.memory(),
       [self = shared_from_this(), step = std::move(step)] { self->guard([&] { step(*self); }); });
 }
 
-// Waits for bytes, or the client's end, unless there is no room for them.
+// Waits for bytes or the client's end, unless the buffer is full.
 void Connection::listen() {
   if (listening_ || ended_ || phase_ == Phase::closed || in_.size() >= kMaxWaitingBytes) return;
   listening_ = true;
@@ -59,7 +59,7 @@ void Connection::on_readable() {
   bool ended = false;
   for (std::size_t left = kReadBytes; left > 0;) {
     const std::size_t before = in_.size();
-    // What cannot be taken yet waits with the kernel.
+    // Bytes that cannot be handled yet stay in the kernel's buffer.
     const bool wanted = phase_ == Phase::head || phase_ == Phase::body || phase_ == Phase::idle ||
                         phase_ == Phase::lingering;
     if (!wanted && before >= kMaxWaitingBytes) break;
@@ -85,12 +85,13 @@ void Connection::on_readable() {
   listen();
 }
 
-// The client sends no more. It may have gone, or wait for the answer with its own side closed.
+// The client sends no more. It may have gone, or may be waiting for the answer with its sending
+// side closed.
 void Connection::on_end() {
   switch (phase_) {
     case Phase::idle:
       if (in_.empty()) close();
-      return;  // else its turn comes
+      return;  // otherwise it is handled after the requests before it
     case Phase::head:
     case Phase::body:
       if (nothing_came()) return close();
@@ -105,12 +106,12 @@ void Connection::on_end() {
   }
 }
 
-// Of a request, but an empty line that some clients end a body with.
+// True if no part of a request came, except an empty line, which some clients append to a body.
 bool Connection::nothing_came() const {
   return phase_ == Phase::head && in_.find_first_not_of("\r\n") == std::string::npos;
 }
 
-// Sends what there is to send.
+// Sends pending bytes.
 void Connection::pump() {
   for (int i = 0; i < kPulls; ++i) {
     if (blocked_ || phase_ == Phase::closed || !flush()) return;
@@ -118,12 +119,12 @@ void Connection::pump() {
     if (!source_) return finish_response();
     if (held_) return;
     if (is_stream_ && is_unread()) return hold_back();
-    if (!pull()) return watch_half_closed();  // woken() comes
+    if (!pull()) return watch_half_closed();  // the source calls woken() later
   }
   post([](Connection& self) { self.pump(); });
 }
 
-// True: all is with the kernel.
+// True if everything has been passed to the kernel.
 bool Connection::flush() {
   while (!out_.empty()) {
     std::string_view rest(out_);
@@ -156,7 +157,7 @@ bool Connection::flush() {
   return true;
 }
 
-// False: there was nothing.
+// False if there was nothing to pull.
 bool Connection::pull() {
   std::string piece;
   const BodySource::Pull pulled = source_->pull(piece);
@@ -177,11 +178,11 @@ void Connection::frame(std::string_view bytes) {
   }
 }
 
-// A client's kernel takes 200 KB for a client that does not read, and what it has taken is no
-// longer known to wait: a stream of short events would be a thousand tokens ahead of its reader. So
-// the window tells: it is narrower than it was by what the client has not read. Half of it is left
-// open, since a kernel tells by itself of what was read only where that makes the window twice as
-// wide.
+// The kernel of a client that does not read still accepts 200 KB, after which this side no longer
+// sees the bytes as unsent: a stream of short events would be a thousand tokens ahead of its
+// reader. So this function uses the client's receive window, which shrinks by what the client has
+// not read. Half of it is left open, because a kernel reports reads by itself only if the window
+// doubles.
 bool Connection::is_unread() {
   const std::optional<std::uint32_t> window = socket_.window();
   if (!window) return false;
@@ -189,8 +190,8 @@ bool Connection::is_unread() {
   return *window < widest_ / 2;
 }
 
-// Pulls no more until the client has read. A kernel that is short of memory makes windows narrow as
-// well: after a while what there is counts as the whole, so that no stream stands still for good.
+// Stops pulling until the client has read. A kernel short of memory narrows windows as well, so
+// after a while the current window counts as the full one, and no stream stops for good.
 void Connection::hold_back() {
   const TimePoint now = SteadyClock().now();
   if (!held_) held_since_ = now;
@@ -208,8 +209,8 @@ void Connection::hold_back() {
       }));
 }
 
-// One timer for each stream, not for each of its events: where the stream has spoken meanwhile, it
-// is set again for the rest.
+// One timer per stream instead of one per event: if the stream has sent something meanwhile, the
+// timer is set again for the rest.
 void Connection::watch_silence() {
   silence_timer_.expires_at(spoke_at_ + context_.options.silence);
   silence_timer_.async_wait(
@@ -251,11 +252,11 @@ void Connection::watch_half_closed() {
       }));
 }
 
-// The machine of a client that has gone answers any bytes with a reset; one that has only closed
-// its sending side skips an interim response, and what has no meaning in a stream.
+// The machine of a client that has gone answers any bytes with a reset. A client that has only
+// closed its sending side skips an interim response, and bytes without meaning in a stream.
 void Connection::probe() {
   if (phase_ == Phase::handling || phase_ == Phase::waiting) {
-    if (reader_.framing().http_1_0) return;  // which knows no interim responses
+    if (reader_.framing().http_1_0) return;  // HTTP/1.0 has no interim responses
     out_ += kContinue;
   } else if (phase_ == Phase::sending && source_ && !blocked_) {
     frame(source_->filler());
@@ -266,8 +267,8 @@ void Connection::probe() {
 }
 
 std::function<void()> Connection::make_wake() {
-  // The lock is taken on the strand, not where the news is: dropping the last reference there would
-  // destroy what is just being told.
+  // The weak pointer is locked on the strand and not by the caller, where dropping the last
+  // reference would destroy the very source that is calling.
   return [weak = weak_from_this(), strand = socket_.strand(), memory = socket_.memory(),
           pending = std::make_shared<std::atomic<bool>>(false)] {
     if (pending->exchange(true)) return;
@@ -275,7 +276,7 @@ std::function<void()> Connection::make_wake() {
       pending->store(false);
       if (const auto self = weak.lock()) self->guard([&] { self->woken(); });
     });
-    if (!posted) pending->store(false);  // the next news may find memory
+    if (!posted) pending->store(false);  // the next wake-up may find memory
   };
 }
 
@@ -324,7 +325,7 @@ void Connection::close() noexcept {
     probe_timer_.cancel();
     silence_timer_.cancel();
     hold_timer_.cancel();
-  } catch (...) {  // they hold this connection until they expire, no more
+  } catch (...) {  // they only hold this connection until they expire
   }
   socket_.close();
   context_.ended(*this);

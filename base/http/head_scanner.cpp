@@ -34,7 +34,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-// Whether a list such as "close, x" names `token` (in lower case).
+// True if a list such as "close, x" contains `token` (in lower case).
 bool lists(std::string_view list, std::string_view token) {
   while (!list.empty()) {
     const std::size_t comma = std::min(list.find(','), list.size());
@@ -62,7 +62,7 @@ HeadScanner::State HeadScanner::scan(std::string_view received) {
       scanned_ = ++searched_;
       if (scanned_ > kMaxHeadBytes) break;
       if (!has_request_line_) {
-        if (line.empty()) continue;  // as some clients end a body with
+        if (line.empty()) continue;  // some clients append it to a body
         if (!take_request_line(line)) return State::refused;
         has_request_line_ = true;
       } else if (line.empty()) {
@@ -138,7 +138,7 @@ std::size_t HeadScanner::count(const char* name) const {
   return found == repeated_.end() ? 1 : found->second;
 }
 
-// Where the body ends must be clear to every reader.
+// The end of the body must be unambiguous to every reader.
 bool HeadScanner::judge_framing() {
   const auto bad = [&](int status, const char* reason) {
     refuse(status, reason);

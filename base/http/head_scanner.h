@@ -1,5 +1,5 @@
-// Judges the head of a request line by line, as the bytes come. Strict where readers of HTTP
-// differ: what a proxy in front could take for something else is refused, not mended.
+// Checks the head of a request line by line as the bytes arrive. Strict where HTTP implementations
+// differ: bytes that a proxy in front could interpret differently are refused, not repaired.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ struct HttpRefusal {
   std::string reason;
 };
 
-// What the head says of the message around the body.
+// The head's information about the framing of the body.
 struct RequestFraming {
   bool http_1_0 = false;
   bool chunked = false;
@@ -24,21 +24,21 @@ struct RequestFraming {
   bool keep_alive = true;
 };
 
-// A control character has no place in a line, but for a tab in a field's value.
+// Control characters are not allowed in a line, except a tab in a field's value.
 constexpr bool is_text_char(unsigned char c) {
   return (c >= 0x20 && c != 0x7f) || c == '\t';
 }
 
 class HeadScanner {
  public:
-  static constexpr std::size_t kMaxHeadBytes = 32U << 10;        // with the request line
-  static constexpr std::size_t kMaxRequestLineBytes = 8U << 10;  // else 414
+  static constexpr std::size_t kMaxHeadBytes = 32U << 10;        // including the request line
+  static constexpr std::size_t kMaxRequestLineBytes = 8U << 10;  // longer lines get 414
 
   enum class State { more, complete, refused };
-  // `received`: all bytes since the request's first. What was seen before is not looked at again.
+  // `received`: all bytes since the request's first. Bytes scanned by earlier calls are skipped.
   State scan(std::string_view received);
 
-  std::size_t bytes() const { return scanned_; }  // of the complete head, with its empty line
+  std::size_t bytes() const { return scanned_; }  // size of the complete head, with its empty line
   const HttpRefusal& refusal() const { return refusal_; }
   const std::string& method() const { return method_; }
   const std::string& target() const { return target_; }
@@ -53,14 +53,14 @@ class HeadScanner {
   bool judge_host();
   std::size_t count(const char* name) const;
 
-  std::size_t scanned_ = 0;  // whole lines
+  std::size_t scanned_ = 0;  // in bytes; whole lines only
   std::size_t searched_ = 0;
   bool has_request_line_ = false;
   std::string method_;
   std::string target_;
   RequestFraming framing_;
   std::map<std::string, std::string> headers_;
-  std::map<std::string, std::size_t> repeated_;  // those that came more than once, and how often
+  std::map<std::string, std::size_t> repeated_;  // repeated fields, and how often they came
   HttpRefusal refusal_;
 };
 

@@ -26,12 +26,12 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr int kIoThreads = 2;
-// Beyond max_connections so many are told 503 with patience, more without.
+// Beyond max_connections, this many clients get time to read the 503; further ones do not.
 constexpr std::size_t kRefusedPatiently = 64;
 constexpr Duration kRefusalPatience = std::chrono::seconds(1);
 constexpr Duration kLastPatience = std::chrono::milliseconds(200);
 
-// The allocator would otherwise keep for good the memory that a large body or an adapter took.
+// The allocator would otherwise keep the memory that a large body or an adapter took.
 void give_memory_back() {
   ::malloc_trim(0);
 }
@@ -66,7 +66,7 @@ class HttpServer::Impl {
     return {};
   }
 
-  // First nothing new comes and every connection closes; then the threads run out of work.
+  // First new connections stop and every connection closes; then the threads run out of work.
   void stop() {
     const std::lock_guard once(stop_mutex_);
     std::vector<std::shared_ptr<Connection>> open;
@@ -97,10 +97,10 @@ class HttpServer::Impl {
       try {
         io_.run();
         return;
-      } catch (const std::exception& failure) {  // connections guard themselves: the loop's own
+      } catch (const std::exception& failure) {  // thrown by the loop itself
         try {
           log::warning("the HTTP server continues after an error: {}", failure.what());
-        } catch (const std::exception&) {  // nor has the log any memory
+        } catch (const std::exception&) {  // no memory for the log either
         }
       }
     }
@@ -112,7 +112,7 @@ class HttpServer::Impl {
     std::size_t count = 0;
     {
       const std::lock_guard lock(mutex_);
-      if (stopping_) return;  // which closes it
+      if (stopping_) return;  // the connection is then closed
       connections_.emplace(connection.get(), connection);
       count = connections_.size();
     }
@@ -131,7 +131,7 @@ class HttpServer::Impl {
     }
     try {
       asio::post(listener_strand_, WithMemory(memory_, [this] { listener_->resume(); }));
-    } catch (const std::bad_alloc&) {  // it looks for itself, a little later
+    } catch (const std::bad_alloc&) {  // the connection checks by itself a little later
     }
   }
 

@@ -1,9 +1,9 @@
 // An HTTP/1.1 server: a few threads for thousands of connections, and a strict reader of requests.
 //
-// Threads: kIoThreads wait for all sockets, read, write and pull streams; workers run the handler's
-// calls, one more runs its slow ones, and one those with large bodies, whose parsing takes long,
-// and makes long answers. A connection belongs to one thread at a time (a strand). Asio and Beast
-// are known to the sources of this folder alone.
+// Threads: kIoThreads threads wait for all sockets, read, write and pull streams; workers run the
+// handler's calls; one more runs slow calls, and another those with large bodies, whose parsing
+// takes long, and makes long answers. A connection belongs to one thread at a time (a strand). Only
+// the sources in this folder use Asio and Beast.
 #pragma once
 
 #include <chrono>
@@ -19,33 +19,33 @@ namespace tandem {
 
 struct HttpOptions {
   std::string host;
-  int port = 0;                    // 0: any free one
+  int port = 0;                    // 0: any free port
   std::size_t max_body_bytes = 0;  // after decompression
-  // Calls of this path wrap another call's body, and may be longer than that by so much.
+  // Calls of this path wrap another call's body and may be longer by this many bytes.
   std::string wrapping_path = {};
   std::size_t wrapping_bytes = 0;
-  int max_connections = 0;  // more are told 503 and closed
-  Duration keep_alive{};    // a connection without a request is closed after this
-  // For a request to arrive in full; and for a client that is written to to read something.
+  int max_connections = 0;  // further ones get 503 and are closed
+  Duration keep_alive{};    // closes a connection that has no request for this long
+  // For a request to arrive completely, and for a client to read some of what is sent to it.
   Duration client_timeout{};
-  // A stream that has said nothing for so long says BodySource::on_silence().
+  // A stream that has been silent for this long sends BodySource::on_silence().
   Duration silence = std::chrono::seconds(15);
   int worker_threads = 4;
 };
 
 class HttpServer {
  public:
-  // `handler` outlives it.
+  // `handler` outlives the server.
   HttpServer(HttpOptions options, HttpHandler& handler);
-  ~HttpServer();  // stop()
+  ~HttpServer();  // calls stop()
 
-  // Binds, listens and accepts from threads of its own.
+  // Binds, listens and accepts, on its own threads.
   Status start();
   int port() const;  // 0 before start()
-  // From now on each connection is closed after the response it is waiting for. Thread-safe.
+  // From now on, closes each connection after the response it is waiting for. Thread-safe.
   void close_after_response();
-  // Breaks every connection and joins every thread; takes as long as the call of the handler that
-  // is running. Idempotent, thread-safe.
+  // Breaks off every connection and joins every thread; takes as long as the handler's running
+  // calls. Idempotent, thread-safe.
   void stop();
 
  private:

@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-constexpr int kWindowOfEither = 15 + 32;  // gzip or zlib, by its head
+constexpr int kWindowOfEither = 15 + 32;  // gzip or zlib, as the header says
 
 struct Stream {
   Stream() {
@@ -37,7 +37,7 @@ Inflated inflate_bytes(std::string_view packed, std::size_t max_bytes, std::stri
   Stream stream;
   z_stream& state = stream.state;
   std::array<char, 32768> block{};
-  // zlib reads through a pointer to non-const, and writes nothing there. Bodies are below 4 GiB.
+  // zlib's pointer is non-const, but nothing is written through it. Bodies are below 4 GiB.
   state.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
   state.avail_in = static_cast<uInt>(packed.size());
   for (;;) {
@@ -46,7 +46,7 @@ Inflated inflate_bytes(std::string_view packed, std::size_t max_bytes, std::stri
     const int result = ::inflate(&state, Z_NO_FLUSH);
     if (result == Z_MEM_ERROR) throw std::bad_alloc();
     if (result != Z_OK && result != Z_STREAM_END)
-      return Inflated::malformed;  // also: it ended early
+      return Inflated::malformed;  // including a premature end
     const std::size_t made = block.size() - state.avail_out;
     if (made > max_bytes - plain.size()) return Inflated::too_long;
     plain.append(block.data(), made);

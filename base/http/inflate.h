@@ -1,4 +1,4 @@
-// Undoes Content-Encoding, within a bound.
+// Decodes Content-Encoding, within a size limit.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ ContentCoding content_coding(std::string_view header);
 
 enum class Inflated { done, too_long, malformed };
 
-// `packed` is gzip's (of one or more members) or zlib's format. Never makes more than `max_bytes`.
+// `packed`: gzip's (one or more members) or zlib's format. Never makes more than `max_bytes`.
 Inflated inflate_bytes(std::string_view packed, std::size_t max_bytes, std::string& plain);
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// The id that a request goes by in logs, here and at its client.
+// The id that identifies a request in logs, here and at its client.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace tandem {
 
-// `asked`, the client's X-Request-Id, if it is 1 to 128 printable ASCII characters without spaces;
-// else a random one.
+// `asked`, the client's X-Request-Id, if it has 1 to 128 printable ASCII characters without spaces;
+// otherwise a random id.
 std::string request_id(std::string_view asked);
 
 }  // namespace tandem

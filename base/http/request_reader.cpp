@@ -24,7 +24,7 @@ int hex_value(char c) {
   return -1;
 }
 
-// Nothing: a '%' that no two hexadecimal digits follow.
+// Returns nothing if a '%' is not followed by two hexadecimal digits.
 std::optional<std::string> percent_decoded(std::string_view text) {
   std::string decoded;
   decoded.reserve(text.size());
@@ -75,7 +75,7 @@ RequestReader::State RequestReader::read_head(std::string& received) {
     refusal_ = scanner_.refusal();
     return State::refused;
   }
-  // Empty lines before the request line are ours to drop.
+  // Empty lines before the request line are skipped.
   const std::size_t blank = received.find_first_not_of("\r\n");
   const RequestFraming& framing = scanner_.framing();
   request_.method = scanner_.method();
@@ -87,7 +87,7 @@ RequestReader::State RequestReader::read_head(std::string& received) {
     chunks_.emplace(limit_);
   }
   if (!too_long()) {
-    http::request_parser<http::empty_body> parser;  // of the head alone
+    http::request_parser<http::empty_body> parser;  // parses only the head
     parser.body_limit(std::numeric_limits<std::uint64_t>::max());
     parser.header_limit(static_cast<std::uint32_t>(2 * HeadScanner::kMaxHeadBytes));
     BeastError failure;

@@ -1,6 +1,6 @@
-// From bytes to requests: the head's own rules first, then Beast's parser over the same bytes, and
-// what either refuses is refused. Bodies are ours: Beast's chunks depend on the pieces they come
-// in. No sockets: it is fed, so a fuzzer can feed it, too.
+// Parses bytes into requests: our own rules for the head first, then Beast's parser on the same
+// bytes; either can refuse. Bodies are parsed here, as Beast's chunks depend on the pieces in which
+// they arrive. Uses no sockets: the caller feeds it, which may also be a fuzzer.
 #pragma once
 
 #include <cstddef>
@@ -21,18 +21,18 @@ class RequestReader {
   explicit RequestReader(std::size_t max_body_bytes, std::string wrapping_path = {},
                          std::size_t wrapping_bytes = 0);
 
-  // Both take what they use off the front of `received`. Then request() has all but the body, ...
+  // Both remove the bytes they use from `received`. After this, request() has all but the body, ...
   State read_head(std::string& received);
-  // ... and all. Only when has_body, and only when it is known to be within the limit.
+  // ... and after this, everything. Requires has_body and a length known to be within the limit.
   State read_body(std::string& received);
-  // For the next request.
+  // Prepares for the next request.
   void reset();
 
   HttpRequest& request() { return request_; }
   const RequestFraming& framing() const { return scanner_.framing(); }
-  // Of Content-Length; a chunked body shows it later.
+  // Judges Content-Length; a chunked body shows its length later.
   bool too_long() const;
-  std::size_t max_body_bytes() const { return limit_; }  // of this request, once it has a path
+  std::size_t max_body_bytes() const { return limit_; }  // of this request, once its path is known
   const HttpRefusal& refusal() const { return refusal_; }
 
  private:
@@ -42,11 +42,11 @@ class RequestReader {
   const std::size_t max_body_bytes_;
   const std::string wrapping_path_;
   const std::size_t wrapping_bytes_;
-  std::size_t limit_;  // of this request's body
+  std::size_t limit_;  // for this request's body
   HeadScanner scanner_;
   HttpRequest request_;
   HttpRefusal refusal_;
-  std::optional<ChunkedBody> chunks_;  // always there; made anew for each request
+  std::optional<ChunkedBody> chunks_;  // always set; made anew for each request
 };
 
 }  // namespace tandem

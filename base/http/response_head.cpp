@@ -66,7 +66,7 @@ std::string_view reason_phrase(int status) {
   }
 }
 
-// As HTTP writes it, whatever the locale.
+// In HTTP's format, independent of the locale.
 std::string http_date() {
   static constexpr std::array kDays = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
   static constexpr std::array kMonths = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
@@ -90,7 +90,7 @@ void append_frame(std::string& out, std::uint8_t type, std::string_view payload)
   for (const std::uint32_t byte : {size >> 16, size >> 8, size})
     out += static_cast<char>(byte & 255);
   out += static_cast<char>(type);
-  out.append(5, '\0');  // no flags; stream 0: the connection
+  out.append(5, '\0');  // no flags; stream 0 means the connection
   out += payload;
 }
 
@@ -136,7 +136,7 @@ std::string http2_refusal() {
   constexpr char kHttp11Required = 0xd;
   std::string frames;
   append_frame(frames, kSettings, {});
-  std::string go_away(8, '\0');  // the last stream served: none; the error
+  std::string go_away(8, '\0');  // the last stream served (none), then the error
   go_away[7] = kHttp11Required;
   append_frame(frames, kGoAway, go_away + "this server speaks HTTP/1.1");
   return frames;

@@ -1,4 +1,4 @@
-// The bytes that go before a body.
+// The bytes that precede a body.
 #pragma once
 
 #include <cstdint>
@@ -11,25 +11,25 @@
 namespace tandem {
 
 struct ResponseFraming {
-  std::optional<std::uint64_t> length;  // of the body; nothing: not known
-  bool chunked = false;                 // a stream in chunks, else it ends with the connection
+  std::optional<std::uint64_t> length;  // the body's length; nothing: unknown
+  bool chunked = false;                 // sent in chunks; otherwise the connection's end is its end
   bool close = false;
-  bool http_1_0 = false;  // the client's version, which has to be told that a connection stays
+  bool http_1_0 = false;  // the client's version, which needs to hear that a connection stays
 };
 
-// A 204 and a 304 have no body, whatever the response holds.
+// Responses 204 and 304 have no body, whatever the response holds.
 bool may_have_body(int status);
 
-// Status line, headers and the empty line. A header with a control character in it is left out.
+// Status line, headers and the empty line. Headers with a control character are left out.
 std::string response_head(const HttpResponse& response, const ResponseFraming& framing);
 
-// One chunk of a chunked body; `bytes` are not empty.
+// One chunk of a chunked body; `bytes` must not be empty.
 void append_chunk(std::string& out, std::string_view bytes);
 inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
 inline constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
-// What begins a connection of HTTP/2 by prior knowledge, and the frames that tell such a client, in
-// its own protocol, to come again with HTTP/1.1.
+// The beginning of an HTTP/2 connection by prior knowledge, and the frames that tell such a client,
+// in its own protocol, to retry with HTTP/1.1.
 inline constexpr std::string_view kHttp2Preface = "PRI * HTTP/2.0\r\n";
 std::string http2_refusal();
 

@@ -1,4 +1,4 @@
-// Server-sent events, the framing of streamed answers.
+// Server-sent events: the framing of streamed answers.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace tandem {
 
-// What readers of events skip.
+// A comment, which readers of events skip.
 inline constexpr std::string_view kSseComment = ":\n\n";
 inline constexpr std::string_view kSseDone = "data: [DONE]\n\n";
 
-// One event. `json` is one line.
+// One event. `json` must be one line.
 std::string sse_event(std::string_view json);
 
-// Status 200 and the headers that keep proxies from holding events back; `source` is the caller's.
+// Status 200 and the headers that keep proxies from delaying events; the caller sets `source`.
 HttpResponse sse_response();
 
 }  // namespace tandem

@@ -49,7 +49,7 @@ void WorkerLane::work() {
 }
 
 void WorkerLane::stop() {
-  std::deque<std::function<void()>> dropped;  // after the lock
+  std::deque<std::function<void()>> dropped;  // destroyed after the lock is released
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;

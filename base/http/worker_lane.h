@@ -1,4 +1,4 @@
-// A queue of jobs and the threads that take them, in the order of arrival.
+// A queue of jobs and the threads that run them, in the order of arrival.
 #pragma once
 
 #include <chrono>
@@ -14,14 +14,14 @@ namespace tandem {
 // Thread-safe.
 class WorkerLane {
  public:
-  ~WorkerLane();  // stop()
+  ~WorkerLane();  // calls stop()
 
-  // `at_rest`: called by a thread of the lane when jobs have run and then none has come for
+  // `at_rest`: called by a thread of the lane if jobs have run and then none has come for
   // kRestAfter. It must not throw.
   void start(int threads, std::function<void()> at_rest = {});
-  // False: stopped; `job` is dropped. Jobs must not throw.
+  // False if stopped; `job` is dropped. Jobs must not throw.
   bool run(std::function<void()> job);
-  // Drops what waits, ends what runs, and joins. Idempotent; from one thread.
+  // Drops waiting jobs, finishes running ones, and joins. Idempotent; called from one thread.
   void stop();
 
   static constexpr std::chrono::milliseconds kRestAfter{500};

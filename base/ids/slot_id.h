@@ -1,5 +1,5 @@
-// Which row of the device's adapter tables an adapter has, from the device tier to the step that
-// uses it. Kernels read the plain number (gpu/ops.h: LoraSegment).
+// The row of the device's adapter tables that an adapter has, used from the device tier to the
+// step. Kernels read the plain number (gpu/ops.h: LoraSegment).
 #pragma once
 
 #include "base/ids/strong_id.h"

@@ -1,5 +1,5 @@
-// Numbers that name things. Each kind of thing has a type of its own (a tag tells them apart), so
-// that a page cannot be passed for a chunk, nor either for a count: nothing converts by itself.
+// Typed numeric ids. Each kind of object has its own type (distinguished by a tag), so that a page
+// id cannot be passed for a chunk id, or either for a count: there are no implicit conversions.
 #pragma once
 
 #include <compare>
@@ -13,12 +13,12 @@ namespace tandem {
 template <typename Tag>
 class StrongId {
  public:
-  constexpr StrongId() = default;  // names nothing
+  constexpr StrongId() = default;  // identifies nothing
   constexpr explicit StrongId(std::int32_t value) : value_(value) {}
 
   constexpr bool valid() const { return value_ >= 0; }
   constexpr std::int32_t value() const { return value_; }
-  // The thing's place in an array that has one entry for each; requires valid().
+  // The index in an array with one entry per object; requires valid().
   constexpr std::size_t index() const { return static_cast<std::size_t>(value_); }
 
   friend constexpr auto operator<=>(StrongId, StrongId) = default;  // NOLINT(*-nullptr)
@@ -27,7 +27,7 @@ class StrongId {
   std::int32_t value_ = -1;
 };
 
-// An array of ids goes to the device as it is, where kernels read i32.
+// An array of ids is copied to the device unchanged, where kernels read i32.
 namespace strong_id_layout {
 using Any = StrongId<struct AnyTag>;
 static_assert(sizeof(Any) == sizeof(std::int32_t) && alignof(Any) == alignof(std::int32_t));

@@ -1,5 +1,5 @@
-// JSON values from text, as nlohmann's parser makes them, but in time linear in the text for
-// objects that keep their order, too, and without its destructor where memory ran out on the way
+// Builds JSON values from text like nlohmann's parser, but in linear time also for objects
+// that keep their order, and without running its destructor after memory ran out
 // (json_release.h).
 #pragma once
 
@@ -18,16 +18,16 @@
 
 namespace tandem {
 
-// Takes the events of Json::sax_parse(). Json: nlohmann::json or nlohmann::ordered_json. Of members
-// with the same name the last counts.
+// Receives the events of Json::sax_parse(). Json: nlohmann::json or nlohmann::ordered_json. Of
+// members with the same name, the last one counts.
 template <typename Json>
 class JsonBuilder final : public nlohmann::json_sax<Json> {
   using Base = nlohmann::json_sax<Json>;
   using String = typename Base::string_t;
 
  public:
-  // `names`: of the outermost object's members the ones that are wanted; empty: all. They outlive
-  // the builder.
+  // `names`: the wanted members of the outermost object; empty: all. The names outlive the
+  // builder.
   explicit JsonBuilder(std::span<const std::string_view> names = {}) : names_(names) {}
   ~JsonBuilder() override {
     for (Open& open : open_) empty_from_leaves(open.value);
@@ -36,9 +36,9 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
   JsonBuilder(const JsonBuilder&) = delete;
   JsonBuilder& operator=(const JsonBuilder&) = delete;
 
-  // Once, after all of it.
+  // Called once, after everything has been parsed.
   Json take_result() { return std::move(result_); }
-  // Of a text that is no JSON: the byte; 0: a number in it is out of range.
+  // For a text that is not JSON: the wrong byte's position; 0: a number in it is out of range.
   std::size_t wrong_byte() const { return wrong_byte_; }
 
   bool null() override { return add(Json()); }
@@ -71,8 +71,8 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
 
   struct Open {
     Json value;
-    std::string name;                           // of the member that comes next
-    std::map<std::string, std::size_t> places;  // of the members there are; kInOrder
+    std::string name;                           // name of the next member
+    std::map<std::string, std::size_t> places;  // by name, of existing members; kInOrder
   };
 
   bool add(Json value) {
@@ -90,7 +90,7 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
     auto& members = parent.value.template get_ref<typename Json::object_t&>();
     if constexpr (kInOrder) {
       const auto [place, fresh] = parent.places.emplace(parent.name, members.size());
-      // nlohmann's own emplace looks through all members.
+      // nlohmann's own emplace searches all members.
       if (fresh) {
         add_member(members, std::move(parent.name), value);
       } else {
@@ -125,8 +125,8 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
   Json result_;
   std::vector<Open> open_;
   std::size_t wrong_byte_ = 0;
-  int skipped_ = 0;          // containers that are open inside an unwanted member
-  bool skips_next_ = false;  // the value that comes next is of an unwanted member
+  int skipped_ = 0;          // open containers inside an unwanted member
+  bool skips_next_ = false;  // the next value belongs to an unwanted member
 };
 
 }  // namespace tandem

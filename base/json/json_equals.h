@@ -5,8 +5,8 @@
 
 namespace tandem {
 
-// Whether a value of JSON is this text. nlohmann's own `value == "text"` makes a value of the text,
-// for which it takes memory, and is noexcept: where there is none the process would end.
+// True if the JSON value is this text. nlohmann's own `value == "text"` is noexcept but allocates a
+// value for the text, so that the process would end if memory is short.
 template <typename J>
 bool is_text(const J& value, std::string_view text) {
   return value.is_string() && value.template get_ref<const std::string&>() == text;

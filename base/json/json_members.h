@@ -1,4 +1,4 @@
-// Members of JSON objects that keep their order, added where memory is short.
+// Adds members to JSON objects that keep their order, safely if memory is short.
 #pragma once
 
 #include <algorithm>
@@ -10,12 +10,12 @@
 
 namespace tandem {
 
-// Adds a member that the object does not have, which is not checked. Takes `value` alone; where
-// there is no memory, all is as before.
+// Adds a member that the object must not have yet; this is not checked. Only `value` is taken; if
+// memory runs out, nothing changes.
 //
-// The object is nlohmann's vector of pairs with a constant name, which a vector that grows does not
-// move but copies, to the last leaf of their values, and destroys, which takes memory once more and
-// ends the process where there is none (json_release.h). So this one grows by our hand.
+// The object is nlohmann's vector of pairs with a constant name. When such a vector grows, it
+// copies the pairs with all their values instead of moving them, and destroys the old ones, which
+// needs memory again and ends the process if there is none (json_release.h). So it is grown here.
 inline void add_member(nlohmann::ordered_json::object_t& object, std::string name,
                        nlohmann::ordered_json& value) {
   std::vector<nlohmann::ordered_json::object_t::value_type>& members = object;

@@ -1,11 +1,11 @@
-// The end of large JSON values where memory is short.
+// Destroys large JSON values safely if memory is short.
 #pragma once
 
 namespace tandem {
 
-// Empties a value from its leaves up, which allocates nothing. nlohmann's destructor moves the
-// members of a list or object into a vector of its own, 16 bytes each, and ends the process where
-// there is no room for it; of an empty one it does not. Recurses: for values of bounded depth
+// Empties a value from its leaves up without allocating. nlohmann's destructor moves the members
+// of a list or object into a vector, 16 bytes each, and ends the process if there is no memory for
+// it; for empty values it does not. Recursive, so only for values of bounded depth
 // (kMaxJsonDepth).
 template <typename Json>
 void empty_from_leaves(Json& value) noexcept {
@@ -20,7 +20,7 @@ void empty_from_leaves(Json& value) noexcept {
   }
 }
 
-// Does so at the end of its scope to a value that lives longer.
+// Calls it at the end of its scope, for a value that lives longer.
 template <typename Json>
 class EmptiedFromLeaves {
  public:

@@ -6,8 +6,8 @@ namespace tandem {
 
 namespace {
 
-// Calls `at(c)` for each character that stands outside of strings, and for the quote that begins
-// one, until it returns false.
+// Calls `at(c)` for each character outside of strings, and for the quote that begins a string,
+// until it returns false.
 template <typename At>
 void scan_outside_strings(std::string_view json, At at) {
   bool in_string = false;
@@ -39,10 +39,10 @@ bool nests_deeper_than(std::string_view json, int limit) {
 }
 
 std::size_t json_tree_bytes(std::string_view json) {
-  constexpr std::size_t kValue = 32;      // in a list, whose room is up to twice its length
-  constexpr std::size_t kString = 64;     // its object, and what malloc adds to its characters
-  constexpr std::size_t kMember = 48;     // a node of the map, beside its key and its value
-  constexpr std::size_t kContainer = 96;  // its object, and the first value of a list
+  constexpr std::size_t kValue = 32;      // in a list, whose capacity is up to twice its length
+  constexpr std::size_t kString = 64;     // its object, and malloc's overhead for its characters
+  constexpr std::size_t kMember = 48;     // a node of the map, excluding its key and value
+  constexpr std::size_t kContainer = 96;  // its object, and a list's first value
   std::size_t bytes = kValue;
   scan_outside_strings(json, [&](char c) {
     switch (c) {

@@ -1,4 +1,4 @@
-// Numbers of bytes as people read them.
+// Byte counts in human-readable form.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace tandem {
 // "12 B", "3.4 MB", "1.2 GB": powers of ten.
 std::string bytes_text(double bytes);
 
-// A limit: "64 MiB" where it is a whole number of binary units, as limits are set; else as
+// A limit: "64 MiB" if it is a whole number of binary units, as limits usually are; otherwise as
 // bytes_text().
 std::string size_text(std::uint64_t bytes);
 

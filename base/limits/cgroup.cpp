@@ -13,15 +13,15 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-// A machine of many containers has a line of mountinfo for each of their mounts.
+// On a machine of many containers, mountinfo has a line for each of their mounts.
 constexpr std::size_t kMaxProcBytes = std::size_t{4} << 20;
 constexpr std::size_t kMaxFileBytes = std::size_t{64} << 10;
-// A search by pid looks at so many folders; hosts have some hundred groups.
+// The maximum number of folders in a search by pid; hosts have some hundred groups.
 constexpr int kMaxFoldersSearched = 10'000;
 
 std::string read_up_to(const fs::path& path, std::size_t max_bytes) {
   std::error_code failure;
-  // A pipe would block.
+  // Reading a pipe would block.
   if (!fs::is_regular_file(path, failure)) return {};
   std::ifstream file(path, std::ios::binary);
   std::string text(kMaxFileBytes, '\0');
@@ -64,15 +64,15 @@ std::string unescape(std::string_view text) {
   return out;
 }
 
-// One mount of a hierarchy that has the controller.
+// A mount of a hierarchy that has the controller.
 struct Mount {
   int version = 2;
-  Words top;  // the group that its folder is, from the namespace's root; may begin with ".."
+  Words top;  // the group of its folder, from the namespace's root; may begin with ".."
   fs::path folder;
 };
 
-// A line: id, parent, device, top, mount point, options, any number of tags, "-", type, source,
-// options of the file system.
+// Format of a line: id, parent, device, top, mount point, options, any number of tags, "-", type,
+// source, options of the file system.
 std::vector<Mount> find_mounts(std::string_view controller, const CgroupPaths& paths) {
   std::vector<Mount> mounts;
   for (const std::string& line : split(read_up_to(paths.proc / "mountinfo", kMaxProcBytes), '\n')) {
@@ -88,8 +88,8 @@ std::vector<Mount> find_mounts(std::string_view controller, const CgroupPaths& p
   return mounts;
 }
 
-// The process's group, from the namespace's root: of the hierarchy with that controller, or of
-// version 2's where it is empty. A line: id, ":", controllers, ":", path.
+// The process's group, from the namespace's root, in the hierarchy with this controller; an empty
+// name means version 2's. Format of a line: id, ":", controllers, ":", path.
 std::optional<Words> own_group(std::string_view controller, const CgroupPaths& paths) {
   for (const std::string& line : split(read_up_to(paths.proc / "cgroup", kMaxProcBytes), '\n')) {
     const std::size_t first = line.find(':');
@@ -104,7 +104,7 @@ std::optional<Words> own_group(std::string_view controller, const CgroupPaths& p
   return std::nullopt;
 }
 
-// Looks for the folder that lists the process: `unknown` levels below `folder`, then `known`.
+// Searches for the folder that lists the process: `unknown` levels below `folder`, then `known`.
 class PidSearch {
  public:
   PidSearch(int pid, const Words& known) : pid_(std::to_string(pid)), known_(known) {}
@@ -133,12 +133,12 @@ class PidSearch {
   int looked_at_ = 0;
 };
 
-// The folder of `group`; the mount's own where it cannot be found.
+// The folder of `group`; the mount's own folder if it cannot be found.
 fs::path own_folder(const Mount& mount, const Words& group, int pid) {
   auto [top, own] = std::mismatch(mount.top.begin(), mount.top.end(), group.begin(), group.end());
   const auto is_up = [](const std::string& name) { return name == ".."; };
   const Words below(own, group.end());
-  // A group outside of what the mount shows, or a name that leads out of it.
+  // The group is outside what the mount shows, or a name would lead out of it.
   if (!std::all_of(top, mount.top.end(), is_up) || std::any_of(below.begin(), below.end(), is_up)) {
     return mount.folder;
   }

@@ -26,7 +26,7 @@ std::optional<CpuQuota> read_second(const fs::path& folder) {
                   file);
 }
 
-// A time of -1 is no quota.
+// A time of -1 means no quota.
 std::optional<CpuQuota> read_first(const fs::path& folder) {
   const fs::path file = folder / "cpu.cfs_quota_us";
   return quota_of(leading_number(read_cgroup_file(file)),
@@ -36,7 +36,7 @@ std::optional<CpuQuota> read_first(const fs::path& folder) {
 }  // namespace
 
 int CpuQuota::whole_cores() const {
-  constexpr double kMost = 1 << 20;  // no machine has more: an int holds it
+  constexpr double kMost = 1 << 20;  // no machine has more, and it fits an int
   return static_cast<int>(std::ceil(std::clamp(cpus, 1.0, kMost)));
 }
 

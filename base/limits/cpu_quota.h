@@ -1,4 +1,4 @@
-// The CPU time that a container's quota leaves (docker --cpus, Kubernetes limits).
+// The CPU time that a container's quota allows (docker --cpus, Kubernetes limits).
 #pragma once
 
 #include <optional>
@@ -9,15 +9,15 @@
 namespace tandem {
 
 struct CpuQuota {
-  double cpus = 0;    // CPU seconds a second, above 0
-  std::string where;  // the file that says it: "/sys/fs/cgroup/x/cpu.max"
+  double cpus = 0;    // CPU seconds per second, above 0
+  std::string where;  // the file of the quota: "/sys/fs/cgroup/x/cpu.max"
 
-  // Threads that can compute all the time together take no more than this: rounded up, at least 1.
+  // The number of threads that can compute all the time within the quota: rounded up, at least 1.
   int whole_cores() const;
 };
 
-// The smallest of the process's group and those above it; unset: no quota. Reads files at each
-// call, in some tens of microseconds. Thread-safe.
+// The smallest quota of the process's group and its ancestors; unset: no quota. Reads files at each
+// call, which takes some tens of microseconds. Thread-safe.
 std::optional<CpuQuota> read_cpu_quota(const CgroupPaths& paths = {});
 
 // "1.5 cores of CPU time (/sys/fs/cgroup/x/cpu.max)"

@@ -11,10 +11,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Version 1 writes no limit as the largest whole number of pages.
+// Version 1 reports "no limit" as the largest whole number of pages.
 constexpr std::size_t kNoLimit = std::size_t{1} << 62;
 
-// The number after `key` at the beginning of a line.
+// The number after `key` in a line that begins with it.
 std::optional<std::size_t> number_after(std::string_view text, std::string_view key) {
   while (!text.empty()) {
     if (text.starts_with(key) && text.size() > key.size() && text[key.size()] == ' ') {
@@ -31,7 +31,7 @@ std::size_t difference(std::size_t from, std::size_t less) {
   return from > less ? from - less : 0;
 }
 
-// Names of files and of keys in memory.stat.
+// Names of files, and of keys in memory.stat.
 struct Names {
   const char* used;
   const char* inactive_files;
@@ -53,7 +53,7 @@ class Smallest {
   std::optional<MemoryLimit> limit_;
 };
 
-// Without the files that the kernel drops when asked.
+// Excludes cached files that the kernel drops on demand.
 std::size_t used_bytes(const fs::path& folder, const Names& names, std::string_view stat) {
   return difference(leading_number(read_cgroup_file(folder / names.used)).value_or(0),
                     number_after(stat, names.inactive_files).value_or(0) +
@@ -73,7 +73,7 @@ void read_second(const CgroupChain& chain, Smallest& smallest) {
 void read_first(const CgroupChain& chain, Smallest& smallest) {
   for (std::size_t i = 0; i < chain.folders.size(); ++i) {
     const fs::path& folder = chain.folders[i];
-    // Old kernels can have groups whose limit is none of those below.
+    // Old kernels can have groups whose limit does not apply to groups below.
     if (i > 0 && read_cgroup_file(folder / "memory.use_hierarchy").starts_with('0')) break;
     const std::string stat = read_cgroup_file(folder / "memory.stat");
     const std::size_t used = used_bytes(folder, kFirst, stat);
@@ -81,7 +81,7 @@ void read_first(const CgroupChain& chain, Smallest& smallest) {
     const std::optional<std::size_t> limit = leading_number(read_cgroup_file(file));
     smallest.add(limit, used, file.string());
     if (i > 0) continue;
-    // The smallest of all groups above, also of those that no mount shows.
+    // The smallest limit of all ancestors, including those that no mount shows.
     const std::optional<std::size_t> above = number_after(stat, "hierarchical_memory_limit");
     if (!limit || (above && *above < *limit)) {
       smallest.add(

@@ -24,13 +24,13 @@ std::size_t limit_of(decltype(RLIMIT_AS) which) {
   return limit.rlim_cur;
 }
 
-// A limit that leaves less than this is named where there was no stack for a thread: whoever could
-// not start his threads has ended the others by then, and given their stacks and heaps back.
+// If a thread got no stack, limits that leave less than this are named: by the time of the error,
+// the caller has ended its other threads and returned their stacks and heaps.
 constexpr std::size_t kStacks = std::size_t{1} << 30;
 
 constexpr std::size_t kStatmFields = 6;  // pages: all, resident, shared, text, 0, data and stack
 
-// Without a heap, of which there may be nothing left.
+// Uses no heap, which may be exhausted.
 std::array<std::size_t, kStatmFields> read_statm() {
   std::array<std::size_t, kStatmFields> pages{};
   const int file = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
@@ -78,7 +78,7 @@ std::string limit_remedy(const ProcessMemory& memory, std::size_t wanted) {
 }
 
 std::string limit_remedy(int errno_value) {
-  // A call that lacked memory does not say how much it asked for.
+  // The size that the failed call wanted is unknown.
   if (errno_value == ENOMEM) return limit_remedy(read_process_memory(), ProcessMemory::kNoLimit);
   if (errno_value == EAGAIN) return limit_remedy(read_process_memory(), kStacks);
   return {};

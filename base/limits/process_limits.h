@@ -1,4 +1,4 @@
-// Limits of this process's memory that fail its calls: RLIMIT_AS and RLIMIT_DATA (ulimit -v, -d).
+// Limits of this process's memory that make calls fail: RLIMIT_AS, RLIMIT_DATA (ulimit -v, -d).
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// Bytes of address space (`as`) and of private writable memory (`data`): the limits and what is
-// taken.
+// Bytes of address space (`as`) and of private writable memory (`data`): the limits and the bytes
+// in use.
 struct ProcessMemory {
   static constexpr std::size_t kNoLimit = ~std::size_t{0};
   std::size_t as_limit = kNoLimit;
@@ -19,14 +19,14 @@ struct ProcessMemory {
 ProcessMemory read_process_memory();
 
 // "; RLIMIT_AS (ulimit -v) lets this process have ...: raise it", for each limit that `wanted` more
-// bytes would break; empty: none does.
+// bytes would exceed; empty: none.
 std::string limit_remedy(const ProcessMemory& memory, std::size_t wanted);
-// The same of this process now, for a call that failed with this errno value: for want of memory,
-// or of a stack for a thread. Empty for any other errno.
+// Likewise for this process now, after a call that failed with this errno value for lack of memory
+// or of a thread's stack. Empty for any other errno.
 std::string limit_remedy(int errno_value);
 
-// What the exception says, with limit_remedy() where it is std::bad_alloc or a system_error for
-// want of memory or of a thread.
+// The exception's text, with limit_remedy() if it is std::bad_alloc, or a system_error for lack of
+// memory or of a thread.
 std::string failure_text(const std::exception& failure);
 
 }  // namespace tandem

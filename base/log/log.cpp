@@ -33,15 +33,15 @@ spdlog::level::level_enum to_spdlog(Level level) {
 
 constexpr const char* kTextPattern = "%Y-%m-%d %H:%M:%S.%e %^%l%$ %v";
 constexpr const char* kJsonPattern = R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%v})";
-constexpr int kLastFlushMs = 200;  // of a process that ends, for a reader that has fallen behind
+constexpr int kLastFlushMs = 200;  // for a reader that is behind when the process ends
 
-// Never destroyed: threads may log until the very end.
+// Never destroyed, because threads may log until the very end.
 LogOutput& output() {
   static LogOutput& instance = *new LogOutput;
   return instance;
 }
 
-// Standard output stays free for what a command prints.
+// Standard output is left to a command's own output.
 class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
  private:
   void sink_it_(const spdlog::details::log_msg& message) override {
@@ -76,7 +76,7 @@ spdlog::logger& logger() {
   static spdlog::logger& instance = [&]() -> spdlog::logger& {
     auto* made = new spdlog::logger("tandem", std::make_shared<StderrSink>());
     made->set_pattern(kTextPattern);
-    made->set_level(spdlog::level::trace);  // enabled() has decided
+    made->set_level(spdlog::level::trace);  // enabled() has already decided
     std::atexit([] { output().flush(kLastFlushMs); });
     return *made;
   }();
@@ -91,7 +91,7 @@ struct Rules {
   Levels levels;  // guarded by mutex
 };
 
-// Never destroyed, either.
+// Never destroyed, for the same reason.
 Rules& rules() {
   static Rules& instance = *new Rules;
   return instance;
@@ -119,7 +119,7 @@ void set_levels(const Levels& levels) {
   Rules& all = rules();
   const std::lock_guard lock(all.mutex);
   all.levels = levels;
-  // relaxed: a line more or less by what held before does no harm
+  // relaxed: a line more or less under the old levels does no harm
   all.has_modules.store(!levels.is_one(), std::memory_order_relaxed);
   all.lowest.store(levels.lowest(), std::memory_order_relaxed);
 }

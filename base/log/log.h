@@ -1,5 +1,5 @@
-// Leveled log on standard error, which it never waits for: text, or an object of JSON a line.
-// Thread-safe. No secrets, no prompts.
+// A log with levels on standard error, without ever waiting for it: text, or one JSON object per
+// line. Thread-safe. Must not contain secrets or prompts.
 #pragma once
 
 #include <fmt/format.h>
@@ -21,19 +21,19 @@ Result<Format> parse_format(std::string_view text);
 void set_format(Format format);
 Format format();
 
-// At any time, from any thread; lines that are being written may come by what held before.
+// Callable at any time, from any thread; concurrent lines may still use the old levels.
 void set_levels(const Levels& levels);
 void set_level(Level level);  // of all modules
-// What holds.
+// The current levels.
 Levels levels();
 
-// Whether a line of this source, as the compiler names it, is written. Without levels of modules
-// that is one relaxed load.
+// True if a line of this source, as the compiler names it, is written. Costs one relaxed load
+// unless modules have their own levels.
 bool enabled(Level level, const char* source = __builtin_FILE());
 void write(Level level, const char* source, std::string_view message,
            std::span<const Field> fields = {});
 
-// A format and the source that has it, which is the caller's.
+// A format string and the caller's source file.
 template <typename... Args>
 struct Said {
   template <typename Text>
@@ -66,7 +66,7 @@ void error(Located<Args...> said, Args&&... args) {
   write(Level::error, said.source, fmt::format(said.format, std::forward<Args>(args)...));
 }
 
-// A line for programs: `message`, one word or a few, and values by name.
+// A line for programs: `message`, one word or a few, and named values.
 inline void info_with(std::string_view message, std::span<const Field> fields,
                       const char* source = __builtin_FILE()) {
   if (enabled(Level::info, source)) write(Level::info, source, message, fields);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kNames = {"debug", "info", "warning", "error", "off"};
 
-// Folders whose sources write to the log; a test holds them against the sources.
+// The folders whose sources write to the log; a test compares them with the sources.
 constexpr std::string_view kModules[] = {
     "base/http",
     "base/http/client",
@@ -64,7 +64,7 @@ constexpr std::string_view kModules[] = {
     "tools/setup",
 };
 
-// Where `part` ends in `folder`, as whole names; nothing: it is not in it. The last place counts.
+// The end of `part` in `folder`, as whole names; nothing: it is not in it. The last match counts.
 std::optional<std::size_t> end_of(std::string_view part, std::string_view folder) {
   for (std::size_t at = folder.rfind(part); at != std::string_view::npos;
        at = at == 0 ? std::string_view::npos : folder.rfind(part, at - 1)) {
@@ -88,8 +88,8 @@ std::string_view name_of(Level level) {
   return kNames[static_cast<std::size_t>(level)];
 }
 
-// With a compiler cache the name is relative to a folder of the build, without one it is absolute:
-// what stands before this very source's folder stands before all.
+// The name is relative to a build folder if a compiler cache is used, otherwise absolute: so the
+// prefix of this very source's name is removed from all names.
 std::string_view module_of(std::string_view source) {
   constexpr std::string_view kHere = __FILE__;
   constexpr std::size_t kTop = kHere.size() - std::string_view("base/log/log_levels.cpp").size();
@@ -129,7 +129,7 @@ Result<Levels> Levels::parse(std::string_view text) {
 
 Level Levels::of(std::string_view module) const {
   Level level = level_;
-  std::pair<std::size_t, std::size_t> best{0, 0};  // where it ends in the folder, its length
+  std::pair<std::size_t, std::size_t> best{0, 0};  // its end in the folder, then its length
   for (const Rule& rule : rules_) {
     const auto end = end_of(rule.module, module);
     if (!end) continue;

@@ -1,6 +1,6 @@
-// Which lines reach the log: one level, and others for modules. A module is a folder of sources:
-// "handoff" is all that lies in a folder of this name, "engine" all of the engine, "server/calls"
-// one folder. Of several that fit the one nearest to the source counts.
+// Chooses the lines that reach the log: one level, and others for modules. A module is a folder of
+// sources: "handoff" is everything in a folder of this name, "engine" all of the engine,
+// "server/calls" one folder. If several match, the one nearest to the source counts.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ enum class Level { debug, info, warning, error, off };
 Result<Level> parse_level(std::string_view text);
 std::string_view name_of(Level level);
 
-// The folder of a source as the compiler names it, below the top: "engine/handoff".
+// The folder of a source as the compiler names it, from the top: "engine/handoff".
 std::string_view module_of(std::string_view source);
 
 class Levels {
@@ -24,14 +24,14 @@ class Levels {
   Levels() = default;
   explicit Levels(Level level) : level_(level) {}
 
-  // "info", "info,handoff=debug,server/calls=off": a level first, which may be left out (info),
-  // then modules' own. A level or module that there is not is an error with those that there are.
+  // "info", "info,handoff=debug,server/calls=off": first a level, which may be omitted (info), then
+  // modules' own levels. The error for an unknown level or module lists the known ones.
   static Result<Levels> parse(std::string_view text);
 
   Level of(std::string_view module) const;
-  Level lowest() const;                           // of all modules
-  bool is_one() const { return rules_.empty(); }  // the same for all
-  std::string text() const;                       // parse() reads it back
+  Level lowest() const;                           // over all modules
+  bool is_one() const { return rules_.empty(); }  // the same level for all modules
+  std::string text() const;                       // in parse()'s format
 
  private:
   struct Rule {
@@ -39,7 +39,7 @@ class Levels {
     Level level;
   };
   Level level_ = Level::info;
-  std::vector<Rule> rules_;  // of the same module the last counts
+  std::vector<Rule> rules_;  // for the same module, the last one counts
 };
 
 }  // namespace tandem::log

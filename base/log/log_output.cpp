@@ -12,7 +12,7 @@
 
 namespace tandem {
 
-// O_NONBLOCK on descriptor 2 itself would be everybody's who shares it, the shell's as well.
+// O_NONBLOCK on descriptor 2 itself would affect everyone who shares it, including the shell.
 void LogOutput::look_at_stderr() {
   struct stat now {};
   if (::fstat(STDERR_FILENO, &now) != 0) now = {};
@@ -29,7 +29,7 @@ void LogOutput::look_at_stderr() {
   if (own_ >= 0) way_ = Way::non_blocking;
 }
 
-// Bytes taken; -1: none for now.
+// Returns the number of bytes taken; -1: none for now.
 std::ptrdiff_t LogOutput::send(std::string_view bytes) {
   if (way_ == Way::direct) {
     pollfd ready{STDERR_FILENO, POLLOUT, 0};
@@ -41,11 +41,11 @@ std::ptrdiff_t LogOutput::send(std::string_view bytes) {
           : ::write(way_ == Way::direct ? STDERR_FILENO : own_, bytes.data(), bytes.size());
   if (sent >= 0) return sent;
   if (errno == EINTR) return 0;
-  // Whoever read it has gone, or the disk is full: the line is lost.
+  // The reader has gone or the disk is full: the line is lost.
   return errno == EAGAIN || errno == EWOULDBLOCK ? -1 : static_cast<std::ptrdiff_t>(bytes.size());
 }
 
-// True: nothing waits.
+// True if nothing is left.
 bool LogOutput::send_waiting() {
   while (!waiting_.empty()) {
     const std::string& first = waiting_.front();
@@ -70,7 +70,7 @@ void LogOutput::write(std::string_view line) {
   waiting_.emplace_back(line);
   waiting_bytes_ += line.size();
   if (send_waiting()) return;
-  // The first may be half sent and stays; the note of what is lost comes behind it.
+  // The first line may be partly sent and stays; the note about lost lines follows it.
   while (waiting_bytes_ > kMaxWaitingBytes && waiting_.size() > 2) {
     waiting_bytes_ -= waiting_[1].size();
     waiting_.erase(waiting_.begin() + 1);

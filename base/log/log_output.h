@@ -1,4 +1,4 @@
-// Standard error for a log: a reader that does not read costs lines, never time.
+// Standard error for a log: if it is not read, lines are lost, but no time.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace tandem {
 
-// Thread-safe. Needs no thread of its own: what a full pipe, terminal or socket does not take waits
-// here, at most kMaxWaitingBytes of it, for the next line or the end of the process; the oldest
-// lines make room for newer ones, and how many is said. To files it writes as they come.
+// Thread-safe. Needs no thread of its own: bytes that a full pipe, terminal or socket does not take
+// wait here, up to kMaxWaitingBytes, for the next line or the end of the process. Older lines are
+// dropped for newer ones, and their number is reported. Files are written immediately.
 class LogOutput {
  public:
   static constexpr std::size_t kMaxWaitingBytes = 1U << 20;
 
   void write(std::string_view line);
-  // Gives a reader that has fallen behind this long.
+  // Gives a reader that is behind this much time.
   void flush(int timeout_ms);
 
  private:
@@ -30,11 +30,11 @@ class LogOutput {
   std::mutex mutex_;
   std::deque<std::string> waiting_;
   std::size_t waiting_bytes_ = 0;
-  std::size_t sent_ = 0;  // of the first that waits
+  std::size_t sent_ = 0;  // bytes of the first waiting line
   std::uint64_t lost_ = 0;
-  // What descriptor 2 is: looked at for each line, as it may be redirected.
+  // The kind of descriptor 2, checked for each line because it may be redirected.
   Way way_ = Way::direct;
-  int own_ = -1;  // the same pipe or terminal, opened anew to be non-blocking for us alone
+  int own_ = -1;  // the same pipe or terminal, opened again, non-blocking only for us
   std::uint64_t device_ = 0;
   std::uint64_t inode_ = 0;
   bool known_ = false;

@@ -1,4 +1,4 @@
-// Scratch memory that begins at a page and only grows.
+// Scratch memory that begins at a page boundary and only grows.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@ namespace tandem {
 
 class AlignedBytes {
  public:
-  // At least `count` elements, contents undefined; what was there before is lost when it grows.
-  // Throws std::bad_alloc.
+  // At least `count` elements with undefined contents; growing discards the old contents. Throws
+  // std::bad_alloc.
   template <typename T = std::byte>
   T* get(std::size_t count) {
     const std::size_t bytes = count * sizeof(T);
@@ -24,7 +24,7 @@ class AlignedBytes {
 
   void grow(std::size_t bytes) {
     capacity_ = 0;
-    data_.reset();  // first, so that both are never there at once
+    data_.reset();  // first, so that both never exist at the same time
     const std::size_t wanted = (bytes + bytes / 4 + kPage - 1) / kPage * kPage;
     data_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, wanted)));
     if (data_ == nullptr) throw std::bad_alloc();

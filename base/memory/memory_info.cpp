@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-// The largest number where the file does not say it.
+// The largest number if the file does not contain it.
 std::size_t machine_memory(const std::filesystem::path& meminfo) {
   std::ifstream file(meminfo);
   std::string word;

@@ -1,4 +1,4 @@
-// How much memory this process could still get.
+// The amount of memory that this process could still allocate.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@ struct MemoryPaths {
 };
 
 struct MemoryRoom {
-  std::size_t free_bytes = 0;        // that can be allocated now without swapping
-  std::optional<MemoryLimit> limit;  // set where a cgroup leaves less than the machine has
+  std::size_t free_bytes = 0;        // can be allocated now without swapping
+  std::optional<MemoryLimit> limit;  // set if a cgroup leaves less than the machine has
 };
 
-// The smaller of what the machine has and what every cgroup leaves that the process is in. What
-// they hold of files counts as free: the kernel gives it back when asked. Thread-safe.
+// The smaller of the machine's free memory and what each of the process's cgroups leaves. Cached
+// files count as free, as the kernel drops them on demand. Thread-safe.
 MemoryRoom memory_room(const MemoryPaths& paths = {});
 std::size_t available_memory(const MemoryPaths& paths = {});  // its free_bytes
 

@@ -11,15 +11,15 @@
 namespace tandem {
 namespace {
 
-// A new_handler is the process's and has no argument, hence the globals. All are
-// constant-initialized and trivially destroyed: allocations come before main and after it.
+// A new_handler belongs to the process and has no argument, hence the globals. All are
+// constant-initialized and trivially destroyed, because allocations happen before and after main.
 std::atomic<std::size_t> half_bytes{0};
 std::array<std::atomic<void*>, 2> halves{};
 std::atomic<bool> given_up{false};
 std::mutex putting_aside;
 
-// Address space that nobody touches: it costs no memory until the system runs out of what it may
-// promise, which is the very moment it is for.
+// Address space that is never touched: it costs no memory until the system has no more memory to
+// commit, which is exactly when it is needed.
 void put_aside(std::atomic<void*>& half) {
   if (half.load(std::memory_order_acquire) != nullptr) return;
   void* const memory = ::mmap(nullptr, half_bytes.load(std::memory_order_relaxed),
@@ -36,7 +36,7 @@ bool give_up(std::atomic<void*>& half) {
 
 void out_of_memory() {
   given_up.store(true, std::memory_order_release);
-  if (give_up(halves[0])) return;  // operator new tries again
+  if (give_up(halves[0])) return;  // operator new then tries again
   if (std::uncaught_exceptions() > 0 && give_up(halves[1])) return;
   throw std::bad_alloc();
 }

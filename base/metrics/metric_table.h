@@ -1,4 +1,4 @@
-// Metrics as Prometheus reads them, each described by one row.
+// Metrics in Prometheus's format, each described by one row.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@ struct MetricRow {
   enum class Kind { counter, gauge, histogram } kind;
   const char* name;
   const char* help;
-  std::span<const double> buckets = {};  // of a histogram
+  std::span<const double> buckets = {};  // for a histogram
 };
 
-// Seconds that the choice of an engine takes.
+// Buckets for the seconds that choosing an engine takes.
 inline constexpr double kDecisionBuckets[] = {1e-6, 2.5e-6, 5e-6,   1e-5, 2.5e-5,
                                               5e-5, 1e-4,   2.5e-4, 1e-3, 1e-2};
 
-// Thread-safe. A row that is counted, set or observed is one of the table's.
+// Thread-safe. Rows that are counted, set or observed must belong to the table.
 class MetricTable {
  public:
   using Labels = std::initializer_list<std::pair<const char*, std::string_view>>;
 
-  explicit MetricTable(std::span<const MetricRow* const> rows);  // which outlive it
+  explicit MetricTable(std::span<const MetricRow* const> rows);  // the rows outlive it
   ~MetricTable();
 
   void count(const MetricRow& counter, Labels labels);

@@ -27,7 +27,7 @@ struct Primitive {
   std::size_t scratch_bytes = 0;
 };
 
-// The process's one: streams and primitives must be of the same engine to meet.
+// One engine per process, because streams and primitives must belong to the same engine.
 const dnnl::engine& cpu() {
   static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   return engine;
@@ -41,7 +41,7 @@ Primitive make_primitive(const MatmulShape& shape) {
   result.w = memory::desc({shape.k, shape.n}, type, memory::format_tag::ba);
   result.y = memory::desc({shape.m, shape.n}, memory::data_type::f32, memory::format_tag::ab);
   dnnl::primitive_attr attributes;
-  // The library's own scratchpad is shared by the threads that run one primitive.
+  // The library's own scratchpad would be shared by the threads that run one primitive.
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
 #if DNNL_VERSION_MAJOR >= 3
   const dnnl::matmul::primitive_desc desc(cpu(), result.x, result.w, result.y, attributes);
@@ -80,8 +80,8 @@ MatmulScratch::~MatmulScratch() = default;
 struct MatmulCache::Impl {
   using Entry = std::pair<MatmulShape, std::shared_ptr<const Primitive>>;
 
-  std::mutex mutex;         // guards the two below
-  std::list<Entry> by_age;  // used last first
+  std::mutex mutex;         // guards the fields below
+  std::list<Entry> by_age;  // most recently used first
   std::unordered_map<MatmulShape, std::list<Entry>::iterator, HashShape> by_shape;
 
   std::shared_ptr<const Primitive> find_or_make(const MatmulShape& shape) {

@@ -1,5 +1,5 @@
-// oneDNN's matrix product on the calling thread, for the host device and for CPU workers alike:
-// what both compute from the same numbers is the same to the last bit.
+// oneDNN's matrix product on the calling thread, for both the host device and the CPU workers, so
+// that equal inputs give results that are equal to the last bit.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct MatmulShape {
   bool operator==(const MatmulShape&) const = default;
 };
 
-// What a product needs while it runs; one thread at a time uses it.
+// Scratch of a running product, for use by one thread at a time.
 class MatmulScratch {
  public:
   MatmulScratch();
@@ -33,7 +33,7 @@ class MatmulScratch {
   std::unique_ptr<Impl> impl_;
 };
 
-// Keeps the compiled primitives of the shapes used last. Thread-safe.
+// Caches the compiled primitives of recently used shapes. Thread-safe.
 class MatmulCache {
  public:
   MatmulCache();
@@ -41,8 +41,8 @@ class MatmulCache {
   MatmulCache(const MatmulCache&) = delete;
   MatmulCache& operator=(const MatmulCache&) = delete;
 
-  // Runs on the calling thread alone, provided that it has called use_one_thread(). Throws
-  // std::exception when oneDNN refuses the shape.
+  // Runs only on the calling thread, provided that it has called use_one_thread(). Throws
+  // std::exception if oneDNN refuses the shape.
   void run(const MatmulShape& shape, const void* x, const void* w, float* y,
            MatmulScratch& scratch);
 
@@ -53,11 +53,11 @@ class MatmulCache {
   std::unique_ptr<Impl> impl_;
 };
 
-// Tells oneDNN, which is built on OpenMP, to stay on the calling thread: who calls it splits the
-// work over threads or processes of its own.
+// Makes oneDNN, which is built on OpenMP, use only the calling thread, because its callers split
+// the work over their own threads or processes.
 void use_one_thread();
 
-// True where bf16 matrix products outrun f32 ones by far: on CPUs with AMX tiles.
+// True if bf16 matrix products are much faster than f32 ones: on CPUs with AMX tiles.
 bool has_fast_bf16_matmul();
 
 }  // namespace tandem

@@ -43,7 +43,7 @@ std::string quote_list(const std::vector<std::string>& texts) {
   return fmt::format("[{}]", fmt::join(quoted, ", "));
 }
 
-// A TOML float always has a point or an exponent.
+// Makes sure of a point or an exponent, which a TOML float always has.
 std::string float_text(double value) {
   std::string text = fmt::format("{}", value);
   if (text.find_first_of(".en") == std::string::npos) text += ".0";
@@ -73,7 +73,8 @@ std::optional<T> parse_number(std::string_view text) {
   return value;
 }
 
-// Letters changed, left out, put in or, of neighbours, swapped ("prot" for "port": one mistake).
+// The number of letters changed, omitted, inserted or, for neighbours, swapped ("prot" for "port"
+// is one).
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before;  // the row before the last
   std::vector<std::size_t> last(b.size() + 1);
@@ -94,7 +95,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest(std::string_view text, const std::vector<std::string>& candidates) {
-  // Dashes of flags are no letters.
+  // The dashes of flags do not count as letters.
   const auto letters = [](std::string_view name) {
     return name.substr(std::min(name.find_first_not_of('-'), name.size()));
   };
@@ -104,7 +105,7 @@ std::string nearest(std::string_view text, const std::vector<std::string>& candi
     const std::string_view a = letters(text);
     const std::string_view b = letters(candidate);
     const std::size_t distance = edit_distance(a, b);
-    // A third of the letters wrong is a typing error; more is another word.
+    // Up to a third of the letters may be wrong in a typing error; with more it is another word.
     if (3 * distance <= std::max(a.size(), b.size()) && distance < best_distance) {
       best = candidate;
       best_distance = distance;
@@ -300,7 +301,7 @@ Status SettingsField::validate() const {
                                [&](const double* value) { return check_range(*value); },
                                [&](const std::string* value) -> Status {
                                  if (facts_.required && value->empty()) return missing();
-                                 // A variable that was to hold it and does not, most likely.
+                                 // Most likely a variable that should hold the secret is empty.
                                  if (facts_.secret && value->empty() && facts_.source != "default")
                                    return bad("is empty; give a value or leave it out");
                                  return check_text(*value);
@@ -333,7 +334,7 @@ std::string SettingsTable::nearest_key(std::string_view key,
   for (const SettingsField& field : fields_) {
     if (field.facts().has_key) keys.push_back(field.facts().key);
   }
-  keys.insert(keys.end(), others.begin(), others.end());  // of two as near, the table's own
+  keys.insert(keys.end(), others.begin(), others.end());  // first if equally near: the table's
   return nearest(key, keys);
 }
 

@@ -1,4 +1,4 @@
-// SettingsTable::load_file: toml++ stays in this file and toml_edit.cpp.
+// SettingsTable::load_file. Only this file and toml_edit.cpp use toml++.
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
@@ -14,7 +14,7 @@
 namespace tandem {
 namespace {
 
-// A config file is a page of text; anything larger is a mistaken path.
+// A config file is about a page of text; anything larger is probably a wrong path.
 constexpr std::size_t kMaxFileBytes = std::size_t{1} << 20;
 
 Result<std::string> read_text(const std::filesystem::path& path) {
@@ -44,7 +44,7 @@ std::optional<std::string> scalar_text(const toml::node& node) {
   return std::nullopt;
 }
 
-// A line's text; the first line is number 1.
+// The text of a line; the first line has number 1.
 std::string_view line_of(std::string_view text, std::uint32_t line) {
   for (; line > 1 && !text.empty(); --line) {
     text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
@@ -52,7 +52,7 @@ std::string_view line_of(std::string_view text, std::uint32_t line) {
   return text.substr(0, text.find('\n'));
 }
 
-// The library's words for the two most frequent mistakes do not name them.
+// The library's messages for the two most frequent mistakes do not name the mistake.
 std::string mistake(std::string_view text, const toml::parse_error& failure) {
   const std::string_view said = failure.description();
   const auto says = [said](std::string_view part) {

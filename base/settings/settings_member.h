@@ -1,8 +1,8 @@
-// A SettingsMember binds a row of a SettingsTable to a member of a struct, whatever its type.
+// A SettingsMember binds a row of a SettingsTable to a struct member of any type.
 //
-// Files, flags and help know five types. A member of another type has a copy of one of them, which
-// SettingsTable::validate() converts once its range is judged, and only if somebody gave a value:
-// a default is never rounded.
+// Files, flags and help know five types. A member of another type is represented by a copy of one
+// of these, which SettingsTable::validate() converts after checking its range, and only if a value
+// was given: a default is never rounded.
 //
 //   std::int32_t rows;  table.add(o.rows, "rows", "...")            a whole number
 //   Duration patience;  table.add(o.patience, "patience_s", "...")  seconds
@@ -43,7 +43,7 @@ struct SettingsMember {
                              [&member](std::int64_t value) { member = static_cast<T>(value); });
     }
   }
-  // `value` is the default; `take` gets what was given.
+  // `value` is the default; `take` receives the given value.
   template <typename Value, typename Take>
   SettingsMember(Value value, Take take) {
     auto copy = std::make_shared<Value>(std::move(value));
@@ -54,10 +54,10 @@ struct SettingsMember {
   Target target;
   std::function<void()> store;       // empty: the target is the member
   std::vector<std::string> choices;  // empty: any
-  std::string meta;                  // the unit in the help; empty: a name that fits the type
+  std::string meta;                  // the unit in the help; empty: a name suited to the type
 };
 
-// The member is `times / over` times the setting, which is a Value.
+// The member equals the setting, a Value, times `times / over`.
 template <typename Value = double, typename T>
 SettingsMember in_units(const char* unit, T& member, double times, double over) {
   SettingsMember made(static_cast<Value>(static_cast<double>(member) / times * over),
@@ -67,12 +67,12 @@ SettingsMember in_units(const char* unit, T& member, double times, double over) 
   made.meta = unit;
   return made;
 }
-// A member in seconds.
+// For a member in seconds.
 template <typename T>
 SettingsMember in_ms(T& member) {
   return in_units("MS", member, 1, 1e3);
 }
-// Members in bytes.
+// For members in bytes.
 template <typename Value = double, typename T>
 SettingsMember in_mb(T& member) {
   return in_units<Value>("MB", member, 1 << 20, 1);
@@ -82,7 +82,7 @@ SettingsMember in_gb(T& member) {
   return in_units("GB", member, 1e9, 1);
 }
 
-// An enum, given by what to_string() calls each of `all`, which outlives the table.
+// For an enum, given by the to_string() name of each value in `all`, which outlives the table.
 template <typename Enum, typename All>
 SettingsMember by_name(Enum& member, const All& all) {
   SettingsMember made(std::string(to_string(member)), [&member, &all](const std::string& name) {

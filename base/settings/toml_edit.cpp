@@ -16,7 +16,7 @@ Result<toml::table> parse(std::string_view text, std::string_view name) {
   }
 }
 
-// toml++ counts lines and letters from 1; a letter is up to four bytes.
+// toml++ counts lines and characters from 1; a character is up to four bytes.
 std::size_t offset_of(std::string_view text, const toml::source_position& position) {
   std::size_t at = 0;
   for (toml::source_index line = 1; line < position.line; ++line) {
@@ -43,7 +43,7 @@ Result<std::string> set_toml_values(
   std::string out(text);
   const std::string line_end = text.find("\r\n") == std::string_view::npos ? "\n" : "\r\n";
   for (const auto& [key, value] : values) {
-    // Read again each time: what was changed has moved the rest.
+    // Parsed again each time, because each change moves the rest.
     TANDEM_ASSIGN(const toml::table root, parse(out, name));
     if (const toml::node* node = root.get(key)) {
       const std::size_t begin = offset_of(out, node->source().begin);
@@ -51,7 +51,8 @@ Result<std::string> set_toml_values(
       out.replace(begin, end - begin, value);
       continue;
     }
-    // Behind the last value that is no table; after a heading it would be a key of that table.
+    // Inserted after the last value that is not a table: after a heading it would belong to that
+    // table.
     std::size_t last = 0;
     bool any = false;
     for (auto&& [other, node] : root) {
@@ -67,7 +68,7 @@ Result<std::string> set_toml_values(
     if (at > 0 && out[at - 1] != '\n') line.insert(0, line_end);
     out.insert(at, line + line_end);
   }
-  // What was meant is there, and nothing else has changed.
+  // Verifies that the wanted values are there and nothing else has changed.
   TANDEM_ASSIGN(toml::table before, parse(text, name));
   TANDEM_ASSIGN(toml::table after, parse(out, name));
   for (const auto& [key, value] : values) {

@@ -17,7 +17,7 @@ std::vector<int> rising(std::vector<int> ids) {
 }  // namespace
 
 Result<std::vector<int>> parse_id_list(std::string_view text) {
-  // Overlapping ranges of a hostile list would fill the memory.
+  // Overlapping ranges in a malicious list could otherwise fill the memory.
   constexpr std::size_t kMostIds = 2 * std::size_t{kMaxId};
   std::vector<int> ids;
   std::string_view rest = text;

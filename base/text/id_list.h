@@ -1,4 +1,4 @@
-// Lists of ids as the kernel writes them: "0-3,8".
+// Lists of ids in the kernel's format: "0-3,8".
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace tandem {
 
-// The largest id of a cpu or a node that is read; anything above is a mistake.
+// The largest accepted id of a CPU or a node; anything above is an error.
 inline constexpr int kMaxId = 1 << 20;
 
-// "0-3,8" to ids, rising, each once; and back. Thread-safe.
+// Converts "0-3,8" to ascending, unique ids, and back. Thread-safe.
 Result<std::vector<int>> parse_id_list(std::string_view text);
 std::string format_id_list(std::vector<int> ids);
 
-// Those that both have, rising, each once. Thread-safe.
+// The ids that are in both lists, ascending and unique. Thread-safe.
 std::vector<int> common_ids(std::vector<int> some, std::vector<int> others);
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// Texts and numbers as JSON, whatever they are.
+// Converts any text or number to JSON.
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 
 namespace tandem {
 
-// Appends `text` in quotes. Control characters are escaped, and what is no UTF-8 becomes U+FFFD, so
-// that the result is valid JSON and on one line.
+// Appends `text` in quotes. Control characters are escaped, and invalid UTF-8 becomes U+FFFD, so
+// that the result is valid JSON on one line.
 void append_json_string(std::string& out, std::string_view text);
 
-// Appends `number` as it is read back, or null where JSON has no word for it.
+// Appends `number` so that it reads back equal; null if JSON cannot represent it.
 void append_json_number(std::string& out, double number);
 
 }  // namespace tandem

@@ -7,10 +7,10 @@ namespace {
 
 bool is_shown(char32_t c) {
   if (c < 0x20 || (c >= 0x7F && c < 0xA0)) return false;  // C0, DEL, C1
-  // Line and paragraph separators; marks, embeddings and isolates of direction.
+  // Line and paragraph separators; marks, embeddings and isolates of text direction.
   if (c >= 0x2028 && c <= 0x202E) return false;
   if ((c >= 0x2066 && c <= 0x2069) || c == 0x200E || c == 0x200F || c == 0x061C) return false;
-  return c != 0xFFFE && c != 0xFFFF;  // XML takes neither
+  return c != 0xFFFE && c != 0xFFFF;  // not allowed in XML
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Text of strangers, for people to look at.
+// Makes untrusted text safe to display.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,9 @@
 
 namespace tandem {
 
-// One line that a terminal, JSON and XML take as it is: every control character, every mark that
-// changes the direction of writing, and every byte that is no UTF-8 becomes U+FFFD. What goes
-// beyond `most_chars` characters is cut, with "..." in its place.
+// One line that is safe in a terminal, JSON and XML: every control character, every mark that
+// changes the text direction, and every invalid byte of UTF-8 becomes U+FFFD. Text longer than
+// `most_chars` characters is cut, and ends in "...".
 std::string shown_text(std::string_view text, std::size_t most_chars = 200);
 
 }  // namespace tandem

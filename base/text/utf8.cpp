@@ -5,8 +5,8 @@
 namespace tandem::utf8 {
 namespace {
 
-// What a lead byte says about the rest: how many bytes follow and the bounds of the first of them
-// (they exclude overlong forms, surrogates and values past U+10FFFF). following = 0: no lead byte.
+// The meaning of a lead byte: how many bytes follow, and the bounds of the first of them (which
+// exclude overlong forms, surrogates and values past U+10FFFF). following = 0: not a lead byte.
 struct Lead {
   std::uint8_t following, low, high;
 };
@@ -22,7 +22,7 @@ Lead lead(std::uint8_t b) {
   return {0, 0, 0};
 }
 
-// The bytes of the well-formed character at text[pos], 0 if there is none.
+// The size in bytes of the well-formed character at text[pos]; 0 if there is none.
 std::size_t character_size(std::string_view text, std::size_t pos) {
   auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
   if (byte(pos) < 0x80) return 1;
@@ -102,7 +102,7 @@ void LossyDecoder::push(std::string_view bytes, std::string& out) {
   while (i < bytes.size()) {
     const auto b = static_cast<std::uint8_t>(bytes[i]);
     if (needed_ > 0) {
-      if (b < low_ || b > high_) {  // the held bytes are ill-formed; b is looked at afresh
+      if (b < low_ || b > high_) {  // the held bytes are ill-formed; b is processed again
         finish(out);
         continue;
       }

@@ -1,4 +1,4 @@
-// UTF-8: validation, stepping, lossy decoding.
+// UTF-8: validation, iteration, lossy decoding.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace tandem::utf8 {
 inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
 // The offset of the first byte that begins no well-formed character (overlong forms and surrogates
-// are not), or npos.
+// are ill-formed), or npos.
 std::size_t find_invalid(std::string_view text);
 inline bool valid(std::string_view text) {
   return find_invalid(text) == std::string_view::npos;
@@ -30,8 +30,8 @@ void append(std::string& out, char32_t c);
 // The number of characters of valid text.
 std::size_t length(std::string_view text);
 
-// Bytes that arrive in pieces to characters: every maximal ill-formed run becomes one U+FFFD, the
-// practice that Unicode recommends. Holds back at most three bytes of an unfinished character.
+// Decodes bytes that arrive in pieces: every maximal ill-formed run becomes one U+FFFD, as Unicode
+// recommends. Holds back at most three bytes of an unfinished character.
 class LossyDecoder {
  public:
   void push(std::string_view bytes, std::string& out);

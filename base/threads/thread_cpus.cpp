@@ -13,7 +13,7 @@
 namespace tandem {
 namespace {
 
-// The kernel's set of cpus for machines of any size: cpu_set_t itself ends at 1023.
+// A kernel CPU set for machines of any size; cpu_set_t itself ends at CPU 1023.
 class CpuSet {
  public:
   explicit CpuSet(std::size_t num_cpus)
@@ -31,7 +31,7 @@ class CpuSet {
   }
 
  private:
-  std::vector<cpu_set_t> masks_;  // zero at first
+  std::vector<cpu_set_t> masks_;  // initially zero
 };
 
 CpuSet set_of(std::span<const int> cpus) {
@@ -47,7 +47,7 @@ CpuSet set_of(std::span<const int> cpus) {
   return set;
 }
 
-// The list of cpus in the thread's status file.
+// The list of CPUs in the thread's status file.
 std::vector<int> cpus_by_proc(pid_t thread) {
   constexpr std::string_view kKey = "Cpus_allowed_list:";
   std::ifstream file(thread == 0 ? "/proc/thread-self/status"
@@ -79,7 +79,7 @@ Status refusal(std::string_view what, std::span<const int> cpus, int failure) {
 }  // namespace
 
 std::vector<int> cpus_of_thread(pid_t thread) {
-  // EINVAL: the kernel's own set is larger.
+  // EINVAL means that the kernel's own set is larger.
   for (std::size_t size = CPU_SETSIZE; size <= kMaxId; size *= 2) {
     CpuSet set(size);
     if (sched_getaffinity(thread, set.bytes(), set.get()) == 0) return set.ids();

@@ -22,7 +22,7 @@ constexpr int kWorkersLane = 32;
 constexpr int kMostLanes = 64;
 constexpr std::string_view kSeparator = ",\n";
 
-// As a thread of the drawing. Spans of requests have none: they overlap.
+// The lane as the drawing's thread id. Spans of requests have none, because they overlap.
 int lane_of(const Span& span) {
   switch (span.track) {
     case SpanTrack::request:
@@ -90,8 +90,8 @@ void append_args(std::string& out, const Span& span) {
 
 }  // namespace
 
-// A request's spans are a pair of events each, which are drawn below one another by the id that
-// they share: that of the request's own span here.
+// A request's span is a pair of events. Events that share an id are drawn below one another; the id
+// is that of the request's own span in this process.
 void append_chrome_events(std::string& out, const Span& span, int pid, std::string_view separator) {
   const auto begin = span.begin.time_since_epoch();
   const Duration took = std::max(span.end - span.begin, Duration::zero());
@@ -156,7 +156,7 @@ Status ChromeTraceFile::begin() {
   return append(first);
 }
 
-// Half an event would spoil all before it: a write that came short is taken back.
+// Half an event would make the whole file unreadable, so a short write is taken back.
 Status ChromeTraceFile::append(const std::string& text) {
   std::size_t written = 0;
   while (written < text.size()) {
@@ -196,7 +196,7 @@ Status ChromeTraceFile::write(std::span<const Span> spans) {
     TANDEM_TRY(append(text));
     text.clear();
     end();
-    std::error_code failure;  // then this one is begun anew, and the older one stays
+    std::error_code failure;  // on failure this file is restarted, and the older one stays
     std::filesystem::rename(path_, path_.string() + ".1", failure);
     TANDEM_TRY(begin());
   }

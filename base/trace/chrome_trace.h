@@ -1,9 +1,9 @@
-// Spans as a file that chrome://tracing and ui.perfetto.dev open: events of the trace event format,
-// in its array form, whose closing bracket may be missing. So what a process that was killed has
-// left opens, too.
+// Writes spans to a file that chrome://tracing and ui.perfetto.dev open: events of the trace event
+// format, in its array form, whose closing bracket may be missing. So the file of a killed process
+// can be opened too.
 //
-// Times are those of the machine's monotonic clock, in microseconds: files of several processes of
-// one machine lie on one clock.
+// Times are from the machine's monotonic clock, in microseconds, so that files of several processes
+// on one machine share a time axis.
 #pragma once
 
 #include <array>
@@ -19,14 +19,14 @@
 
 namespace tandem {
 
-// The span's events, each behind `separator`; one on a line.
+// Appends the span's events, each preceded by `separator`; one per line.
 void append_chrome_events(std::string& out, const Span& span, int pid, std::string_view separator);
 
-// One thread.
+// For use by one thread.
 class ChromeTraceFile {
  public:
-  // Replaces what is there. `max_bytes` bounds what is kept: at half of that the file is renamed to
-  // FILE.1, in the place of an older one, and begun anew. `process`: who it is, for the reader.
+  // Replaces an existing file. `max_bytes` limits the total size: at half of it the file is renamed
+  // to FILE.1, replacing an older one, and restarted. `process` identifies the process to readers.
   static Result<std::unique_ptr<ChromeTraceFile>> create(const std::filesystem::path& path,
                                                          std::uint64_t max_bytes,
                                                          std::string process);
@@ -34,8 +34,8 @@ class ChromeTraceFile {
   ChromeTraceFile(const ChromeTraceFile&) = delete;
   ChromeTraceFile& operator=(const ChromeTraceFile&) = delete;
 
-  // Writes whole events. A failure (a full disk) is told once; nothing is written from then on, and
-  // what was is whole.
+  // Writes whole events. A failure (a full disk) is reported once; after it nothing more is
+  // written, and the file is left complete.
   Status write(std::span<const Span> spans);
 
  private:
@@ -50,7 +50,7 @@ class ChromeTraceFile {
   const std::string process_;
   int descriptor_ = -1;
   std::uint64_t bytes_ = 0;
-  std::uint64_t named_lanes_ = 0;  // a bit each, of this file
+  std::uint64_t named_lanes_ = 0;  // one bit per lane, for this file
 };
 
 }  // namespace tandem

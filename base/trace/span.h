@@ -1,4 +1,4 @@
-// Something that took time, as it is recorded: copied as it is, so that recording takes no memory.
+// A recorded activity and its duration. Trivially copied, so that recording needs no memory.
 #pragma once
 
 #include <array>
@@ -11,21 +11,21 @@
 
 namespace tandem {
 
-// On what it is drawn. Requests overlap, each has a line of its own; what lies on one of the others
-// comes one after another.
+// The track on which a span is drawn. Requests overlap, so each has its own line; spans of the
+// other tracks follow one another within a lane.
 enum class SpanTrack : std::uint8_t { request, steps, loads, workers };
 enum class SpanKind : std::uint8_t {
   internal = 1,
   server = 2,
   client = 3
-};  // as OTLP numbers them
+};  // numbered as in OTLP itself
 
 struct Span {
   struct Number {
     const char* name;
     double value;
   };
-  // Cut where it is longer, between characters of UTF-8.
+  // Longer texts are cut between UTF-8 characters.
   struct Text {
     const char* name;
     std::array<char, 80> bytes;
@@ -33,26 +33,26 @@ struct Span {
     std::string_view view() const { return {bytes.data(), size}; }
   };
 
-  const char* name = "";  // a literal, like all names here
+  const char* name = "";  // a literal, as are all names here
   SpanTrack track = SpanTrack::request;
   SpanKind kind = SpanKind::internal;
   bool failed = false;
   std::uint8_t num_numbers = 0;
   std::uint8_t num_texts = 0;
-  std::uint16_t lane = 0;  // of the track: which device, group of workers, or place of loads
-  TraceContext context;    // not valid: of no request alone
+  std::uint16_t lane = 0;  // in the track: index of the device, worker group or load position
+  TraceContext context;    // invalid: not part of a single request
   TimePoint begin, end;
   std::array<Number, 6> numbers;
   std::array<Text, 4> texts;
 
-  // Beyond the room there is: dropped.
+  // Attributes beyond the capacity are dropped.
   Span& add(const char* key, double value);
   Span& add(const char* key, std::string_view text);
 };
 
-// Of a request: `name` is a literal.
+// A span of a request; `name` is a literal.
 Span request_span(const char* name, const TraceContext& context, TimePoint begin, TimePoint end);
-// Of the device, its link or its workers.
+// A span of the device, its link or its workers.
 Span device_span(const char* name, SpanTrack track, TimePoint begin, TimePoint end);
 
 }  // namespace tandem

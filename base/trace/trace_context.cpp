@@ -26,7 +26,7 @@ std::uint64_t random_bits() {
   return generator();
 }
 
-// Lower-case alone, as the specification has it.
+// Only lower-case, as the specification demands.
 std::optional<std::uint64_t> read_hex(std::string_view digits) {
   std::uint64_t value = 0;
   for (const char c : digits) {
@@ -55,7 +55,7 @@ std::uint64_t low_half(const TraceId& trace) {
   return value;
 }
 
-// By the low 56 bits, which are random: every process that is asked decides alike.
+// Uses the low 56 bits, which are random, so that every process involved decides alike.
 bool falls_within(const TraceId& trace, double ratio) {
   constexpr double kRange = 72057594037927936.0;  // 2^56
   const auto bits = low_half(trace) & ((std::uint64_t{1} << 56) - 1);
@@ -112,7 +112,7 @@ std::string span_hex(SpanId span) {
 TraceContext begin_trace(std::string_view header, bool on, double ratio) {
   const auto caller = header.empty() ? std::nullopt : read_traceparent(header);
   if (!on) {
-    return caller.value_or(TraceContext{});  // whoever is asked next hears of the same caller
+    return caller.value_or(TraceContext{});  // so that the next service sees the same caller
   }
   TraceContext context;
   if (caller) {

@@ -10,12 +10,12 @@
 namespace tandem::trace {
 namespace {
 
-// One thread writes, one reads.
+// One thread writes, another one reads.
 struct Ring {
   std::vector<Span> spans = std::vector<Span>(kRingSpans);
   std::atomic<std::uint64_t> written{0};
   std::atomic<std::uint64_t> taken{0};
-  std::atomic<bool> is_free{false};  // its thread has ended: another may have it
+  std::atomic<bool> is_free{false};  // its thread has ended, so another may use it
 };
 
 struct Rings {
@@ -23,7 +23,7 @@ struct Rings {
   std::vector<std::unique_ptr<Ring>> all;  // guarded by mutex
 };
 
-// Never destroyed: threads may record until the very end.
+// Never destroyed, because threads may record until the very end.
 Rings& rings() {
   static Rings& instance = *new Rings;
   return instance;
@@ -32,7 +32,7 @@ Rings& rings() {
 class OwnRing {
  public:
   ~OwnRing() {
-    // release: pairs with the acquire in take_free(): the next thread goes on behind what we wrote
+    // release: pairs with the acquire in take_free(): the next thread continues after our spans
     if (ring_ != nullptr) ring_->is_free.store(true, std::memory_order_release);
   }
   Ring& get() {
@@ -87,7 +87,7 @@ void record(const Span& span) noexcept {
   try {
     Ring& ring = own.get();
     const std::uint64_t at = ring.written.load(std::memory_order_relaxed);
-    // acquire: pairs with the release in take(), which has copied what lay here
+    // acquire: pairs with the release in take(), which has copied the old span here
     if (at - ring.taken.load(std::memory_order_acquire) >= ring.spans.size()) {
       return count(counts().dropped);
     }
@@ -95,7 +95,7 @@ void record(const Span& span) noexcept {
     // release: pairs with the acquire in take(), which then sees the whole span
     ring.written.store(at + 1, std::memory_order_release);
     count(counts().recorded);
-  } catch (const std::bad_alloc&) {  // what is traced is worth more than its trace
+  } catch (const std::bad_alloc&) {  // the traced work is worth more than its trace
     count(counts().dropped);
   }
 }
@@ -105,7 +105,7 @@ void take(std::vector<Span>& spans) {
   for (const auto& ring : rings().all) {
     const std::uint64_t from = ring->taken.load(std::memory_order_relaxed);
     const std::uint64_t to = ring->written.load(std::memory_order_acquire);  // record()'s release
-    spans.reserve(spans.size() + (to - from));  // what throws later would have some taken twice
+    spans.reserve(spans.size() + (to - from));  // here, so that no failure repeats spans
     for (std::uint64_t at = from; at < to; ++at) {
       spans.push_back(ring->spans[at % ring->spans.size()]);
     }

@@ -26,7 +26,7 @@ Result<TimingEvent> create_event() {
   return TimingEvent(event);
 }
 
-// The median of some copies from one place to another; bytes read plus bytes written per second.
+// Bytes read plus bytes written per second: the median of several copies between two places.
 Result<double> speed_between(std::byte* to, const std::byte* from, std::size_t bytes) {
   constexpr int kWarmUp = 60;  // 30 ms: the memory's clock is up by then
   std::array<double, 31> speeds{};
@@ -56,7 +56,7 @@ Result<double> measure_cuda_copy_speed(int gpu) {
   std::array<cuda::DeviceMemory, 4> memory;
   for (cuda::DeviceMemory& block : memory) {
     TANDEM_ASSIGN(block, cuda::allocate_device_memory(kBytes, "memory to copy"));
-    // Not zeros: some memories move those faster.
+    // The bytes are not zeros, because some memories move zeros faster.
     TANDEM_TRY(cuda_status(cudaMemset(block.get(), 0x5A, kBytes), "cudaMemset"));
   }
   double best = 0;

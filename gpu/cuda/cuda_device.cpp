@@ -69,7 +69,7 @@ class CudaDevice final : public Device {
 
   Result<Buffer> pin(std::byte* data, std::size_t bytes, std::string_view purpose) override {
     TANDEM_TRY(cuda_status(use_gpu(gpu_), "cudaSetDevice"));
-    // Mapped: kernels use it as well, at this address (the handoff asks whether the GPU can).
+    // Mapped: kernels also use it at this address (the handoff asks whether the GPU can).
     constexpr unsigned kFlags = cudaHostRegisterPortable | cudaHostRegisterMapped;
     TANDEM_TRY(pinned(cudaHostRegister(data, bytes, kFlags), bytes, purpose));
     return Buffer(data, bytes, true,
@@ -135,7 +135,7 @@ class CudaDevice final : public Device {
   DeviceInfo info_;
 };
 
-// What stops the CUDA device before any GPU is asked for.
+// The reason why no CUDA device can start, whichever GPU is asked for.
 Status no_gpu_status() {
   int count = 0;
   const cudaError_t code = cudaGetDeviceCount(&count);
@@ -177,7 +177,7 @@ Result<std::unique_ptr<Device>> make_cuda_device(const CudaDeviceOptions& option
                  options.gpu, gpu.name, gpu.major, gpu.minor, cuda::kLowestMajor);
   }
   TANDEM_TRY(cuda::cuda_status(cuda::use_gpu(options.gpu), "cudaSetDevice"));
-  // Makes the context, which is where a broken driver or a GPU held by somebody else shows.
+  // Creates the context; a broken driver or a GPU held by another process shows here.
   TANDEM_TRY(cuda::cuda_status(cudaFree(nullptr), fmt::format("starting GPU {}", options.gpu)));
   if (!cuda::kernels_fit_gpu(gpu.major)) {
     (void)cudaGetLastError();
@@ -187,7 +187,8 @@ Result<std::unique_ptr<Device>> make_cuda_device(const CudaDeviceOptions& option
                  TANDEM_CUDA_CODE, options.gpu, gpu.name, gpu.major, gpu.minor, gpu.major,
                  gpu.minor);
   }
-  // Here, where its absence is a reason to take another device, and not when a model is loaded.
+  // Checked here, where a missing library is a reason to choose another device, rather than when a
+  // model is loaded.
   TANDEM_TRY(cuda::CublasLt::get().status());
   std::unique_ptr<cuda::PacedLink> link;
   if (options.link_gbps > 0) link = cuda::PacedLink::create(options.link_gbps);

@@ -11,7 +11,7 @@
 namespace tandem::cuda {
 namespace {
 
-// Longer than a decode step of a 7B model on any GPU of today.
+// Longer than a decode step of a 7B model on any current GPU.
 constexpr std::chrono::milliseconds kPoll{10};
 
 void pause_briefly() {

@@ -10,15 +10,15 @@
 namespace tandem::cuda {
 
 // Blocks the calling thread until the event has passed or its context is lost; the code says which.
-// A decode step takes a few milliseconds and waking a blocked thread tens of microseconds, so the
-// thread polls for as long as such a step before it blocks. Leaves no error behind in the thread.
+// A decode step takes a few milliseconds and waking a blocked thread takes tens of microseconds, so
+// the thread first polls for about as long as such a step. Leaves no CUDA error in the thread.
 cudaError_t wait_for(cudaEvent_t event);
 
-// cudaEventQuery and cudaStreamQuery leave cudaErrorNotReady behind as the thread's last error,
-// where a launcher that peeks would take it for its own; this forgets it.
+// cudaEventQuery and cudaStreamQuery leave cudaErrorNotReady as the thread's last error, which a
+// launcher that peeks would mistake for its own; this clears it.
 cudaError_t forget_not_ready(cudaError_t code);
 
-// An event of a lost context has passed: nobody may wait for ever.
+// An event of a lost context counts as passed, so that no thread waits for ever.
 class CudaEvent final : public Event {
  public:
   enum class Timing : std::uint8_t { without, with };

@@ -1,4 +1,4 @@
-// Which GPUs there are.
+// Lists the GPUs of this machine.
 #include <cuda_runtime_api.h>
 
 #include <cstdlib>
@@ -12,8 +12,9 @@ bool cuda_in_build() {
 }
 
 std::vector<CudaGpu> list_cuda_gpus() {
-  // Before the driver starts: every kernel is loaded then. Loaded when it is first launched, as is
-  // the default, each makes some step wait for milliseconds. What a user has set stays.
+  // Set before the driver starts, so that it loads all kernels then. By default a kernel is loaded
+  // at its first launch, and the step that launches it waits for milliseconds. A value set by the
+  // user stays.
   (void)::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   std::vector<CudaGpu> gpus;
   int count = 0;

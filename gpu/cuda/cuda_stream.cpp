@@ -31,7 +31,7 @@ class CudaGraph final : public Graph {
   cudaGraphExec_t handle_;
 };
 
-// Relaxed: only the value counts.
+// Relaxed: only the value matters.
 bool is_set(const std::uint32_t* flag, std::uint32_t value) {
   return std::atomic_ref(const_cast<std::uint32_t&>(*flag)).load(std::memory_order_relaxed) ==
          value;
@@ -40,8 +40,8 @@ bool is_set(const std::uint32_t* flag, std::uint32_t value) {
 }  // namespace
 
 cudaError_t use_gpu(int gpu) {
-  // Asked, not remembered: a library, or whoever owns the thread, may have gone to another GPU.
-  // Asking takes some ten nanoseconds and is allowed while a stream records.
+  // The current GPU is queried each time, because a library or the thread's owner may have changed
+  // it. The query takes about ten nanoseconds and is allowed while a stream records.
   int current = -1;
   if (cudaGetDevice(&current) == cudaSuccess && current == gpu) return cudaSuccess;
   return cudaSetDevice(gpu);
@@ -72,8 +72,9 @@ CudaStream::~CudaStream() {
   if (done_ != nullptr) (void)cudaEventDestroy(done_);
 }
 
-// The driver can end no wait of a stream. So the words get their values in turn until the stream
-// has passed them all, and then what they held; what comes after a wait runs.
+// The driver cannot cancel a stream's waits. Instead, each word in turn is set to the value waited
+// for until the stream has passed them all; then the words are restored. Operations after a wait
+// run.
 void CudaStream::stop_waiting() {
   const auto runs = [&] { return forget_not_ready(cudaStreamQuery(handle_)) == cudaErrorNotReady; };
   std::vector<FlagWait> held;
@@ -120,7 +121,7 @@ void CudaStream::fail(const char* what, const Status& status) {
   if (CudaCommunicator* const end = communicator_) end->leave(what);
 }
 
-// After a failure it tells those that wait for it instead.
+// After an earlier failure, cancels the waits of the other ranks instead of taking part.
 template <typename Body>
 void CudaStream::enqueue_meeting(const char* what, Communicator& communicator, Body&& body) {
   auto& end = dynamic_cast<CudaCommunicator&>(communicator);
@@ -131,7 +132,7 @@ void CudaStream::enqueue_meeting(const char* what, Communicator& communicator, B
 
 Status CudaStream::fatal(const char* what, const Status& status) const {
   if (status.ok()) return status;
-  (void)cudaGetLastError();  // told here; a lost context keeps telling it
+  (void)cudaGetLastError();  // reported here; a lost context keeps returning it
   return error(StatusCode::fatal, "{} on GPU stream {}: {}", what, name_, status.message());
 }
 
@@ -148,7 +149,7 @@ Status CudaStream::synchronize() {
   cudaError_t code = cudaEventRecord(done_, handle_);
   if (code == cudaSuccess) code = wait_for(done_);
   CudaCommunicator* const end = communicator_;
-  Status absence;  // of another rank
+  Status absence;  // says which rank did not arrive
   if (end != nullptr) absence = end->take_failure();
   if (has_failure_) {
     const std::lock_guard lock(mutex_);
@@ -170,7 +171,7 @@ bool CudaStream::failed() const {
 }
 
 void CudaStream::record(Event& event) {
-  // Even after a failure: somebody waits for it.
+  // Runs even after a failure, because another thread or stream waits for the event.
   (void)use_gpu(gpu_);
   const cudaError_t code = cudaEventRecord(dynamic_cast<CudaEvent&>(event).handle(), handle_);
   if (code != cudaSuccess) fail("record", cuda_status(code, "cudaEventRecord"));

@@ -1,4 +1,4 @@
-// A stream of the CUDA device: a non-blocking cudaStream_t, and what its operations need.
+// A stream of the CUDA device: a non-blocking cudaStream_t and the state of its operations.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -20,17 +20,17 @@
 
 namespace tandem::cuda {
 
-// The calling thread's operations go to this GPU until somebody chooses another one for the thread,
-// so it is called before each that depends on it.
+// Makes this GPU the calling thread's current one. Any code may select another GPU for the thread,
+// so this is called before each operation that depends on it.
 cudaError_t use_gpu(int gpu);
 
-// After an operation could not be enqueued, those behind it are skipped until synchronize() has
-// reported it. A kernel that fails as it runs takes the context with it: everything reports it. Of
-// a stream in a group others hear of either; that another rank does not come is
-// StatusCode::cancelled, and the device is as good as before.
+// If an operation could not be enqueued, later ones are skipped until synchronize() has reported
+// it. A kernel that fails while running destroys the context: every later call reports it. A stream
+// in a group passes either failure on to the other ranks; if another rank does not arrive, the code
+// is StatusCode::cancelled, and the device is as usable as before.
 class CudaStream final : public Stream {
  public:
-  // `link`: what copies to the device are slowed by, or null; it outlives the stream.
+  // `link`: slows copies to the device; null: none. Outlives the stream.
   static Result<std::unique_ptr<CudaStream>> create(int gpu, std::string_view name,
                                                     PacedLink* link);
   ~CudaStream() override;  // runs what is enqueued first, without waiting for flags
@@ -76,8 +76,8 @@ class CudaStream final : public Stream {
   cudaStream_t handle() const { return handle_; }
 
  private:
-  // What operations keep between calls (plans, scratch). Made at the first operation that needs it
-  // or at the first recording: the streams that only copy never pay for it.
+  // State that operations keep between calls (plans, scratch). It is made at the first operation
+  // that needs it or at the first recording, so that streams that only copy never pay for it.
   struct Workspaces {
     std::unique_ptr<Attention> attention;
     std::unique_ptr<Gemm> gemm;
@@ -89,7 +89,7 @@ class CudaStream final : public Stream {
       : gpu_(gpu), name_(name), link_(link) {}
   template <typename Body>
   void enqueue(const char* what, Body&& body);
-  // An operation of a group: body(its communicator).
+  // Enqueues a collective operation: body(its communicator).
   template <typename Body>
   void enqueue_meeting(const char* what, Communicator& communicator, Body&& body);
   void fail(const char* what, const Status& status);
@@ -100,7 +100,7 @@ class CudaStream final : public Stream {
   const int gpu_;
   const std::string name_;
   PacedLink* const link_;
-  PacedLink::LaneHandle lane_;  // of the link, if it is slowed
+  PacedLink::LaneHandle lane_;  // the lane of link_, if there is one
   cudaStream_t handle_ = nullptr;
   cudaEvent_t done_ = nullptr;  // synchronize() waits for it
   bool recording_ = false;
@@ -109,10 +109,10 @@ class CudaStream final : public Stream {
     const std::uint32_t* flag;
     std::uint32_t value;
   };
-  std::vector<FlagWait> flag_waits_;  // that may still be waited for
+  std::vector<FlagWait> flag_waits_;  // waits that may still be pending
   Workspaces workspaces_;
   bool prepared_ = false;
-  std::atomic<CudaCommunicator*> communicator_ = nullptr;  // of the stream's operations of a group
+  std::atomic<CudaCommunicator*> communicator_ = nullptr;  // the rank's end of the group
   std::atomic<bool> has_failure_ = false;
   mutable std::mutex mutex_;
   Status failure_;  // guarded by mutex_

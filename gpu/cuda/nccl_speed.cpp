@@ -44,7 +44,7 @@ class TimedRank {
   }
   Status record(std::int64_t count, int calls) {
     TANDEM_TRY(cuda_status(cudaSetDevice(gpu_), "cudaSetDevice"));
-    TANDEM_TRY(reduce(count));  // what it makes at its first call is no part of the recording
+    TANDEM_TRY(reduce(count));  // allocations of the first call stay out of the recording
     TANDEM_TRY(cuda_status(cudaStreamSynchronize(stream_), "an all-reduce of NCCL"));
     TANDEM_TRY(cuda_status(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
                            "cudaStreamBeginCapture"));
@@ -96,7 +96,8 @@ Result<std::vector<double>> measure_nccl_all_reduce(std::span<const int> gpus,
   }
   const std::int64_t most = *std::ranges::max_element(counts);
   for (auto& rank : ranks) TANDEM_TRY(rank->prepare(static_cast<std::size_t>(most) * 2));
-  // A call of one rank may wait for the others': a thread each. One that fails ends the others'.
+  // A call of one rank may wait for those of other ranks, so each rank has a thread. A failed rank
+  // ends the calls of the others.
   const auto on_all = [&](const auto& body) -> Status {
     std::vector<Status> ended(ranks.size());
     {

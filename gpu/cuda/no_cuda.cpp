@@ -1,4 +1,4 @@
-// What a build without the CUDA toolkit answers.
+// The CUDA device's functions in a build without the CUDA toolkit.
 #include "gpu/cuda/copy_speed.h"
 #include "gpu/cuda/cuda_device.h"
 #include "gpu/cuda/nccl_speed.h"

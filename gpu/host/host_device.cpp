@@ -23,7 +23,7 @@ namespace {
 
 int usable_cpus() {
   const std::size_t cpus = cpus_of_thread().size();
-  // None where nobody tells.
+  // Falls back to the hardware's number if the allowed CPUs are unknown.
   return static_cast<int>(cpus > 0 ? cpus : std::max(1U, std::thread::hardware_concurrency()));
 }
 

@@ -1,5 +1,5 @@
-// The emulated device: the whole of gpu/device.h on the CPU, so that the serving path runs, and is
-// tested, on any machine. Streams are threads, the operations share one thread pool, and copies to
+// The emulated device: all of gpu/device.h on the CPU, so that the serving path can run and be
+// tested on any machine. Streams are threads, the operations share one thread pool, and copies to
 // the device can be slowed to the speed of a real link.
 #pragma once
 
@@ -12,10 +12,10 @@
 namespace tandem {
 
 struct HostDeviceOptions {
-  int num_threads = 0;    // that compute; 0: one per entry of `cpus`, or per cpu we may run on
-  std::vector<int> cpus;  // OS cpu ids to pin the compute threads to; empty: not pinned
+  int num_threads = 0;    // 0: one per entry of `cpus`, or per allowed CPU
+  std::vector<int> cpus;  // OS ids of CPUs to pin the compute threads to; empty: not pinned
   double link_gbps = 0;   // gigabytes (1e9) per second of copy_to_device; 0: not throttled
-  std::size_t memory_limit_bytes = 0;  // of all allocations together; 0: the physical memory
+  std::size_t memory_limit_bytes = 0;  // for all allocations together; 0: the physical memory
 };
 
 // Streams must be destroyed before their device; buffers and events may outlive it.

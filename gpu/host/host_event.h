@@ -1,4 +1,4 @@
-// A point in a stream's order: recording takes a ticket when enqueued and passes it when reached.
+// A point in a stream's order: recording takes a ticket when enqueued; the event passes it later.
 #pragma once
 
 #include <chrono>
@@ -17,12 +17,12 @@ class HostEvent final : public Event {
   class State {
    public:
     std::uint64_t take_ticket();
-    void give_back(std::uint64_t ticket);  // the last that was taken: nobody will pass it
+    void give_back(std::uint64_t ticket);  // the last one taken, which will never pass
     std::uint64_t last_ticket() const;
     void pass(std::uint64_t ticket);
     bool passed(std::uint64_t ticket) const;
     void wait_for(std::uint64_t ticket);
-    std::chrono::steady_clock::time_point passed_at() const;  // the last time
+    std::chrono::steady_clock::time_point passed_at() const;  // the most recent time
 
    private:
     mutable std::mutex mutex_;

@@ -25,7 +25,7 @@ HostStream::HostStream(std::string_view name, ThreadPool& pool, MatmulCache& mat
 }
 
 HostStream::~HostStream() {
-  // relaxed: wait_flag acts on the value alone
+  // relaxed: wait_flag depends on this value alone
   stopping_.store(true, std::memory_order_relaxed);
   {
     const std::lock_guard lock(mutex_);
@@ -74,7 +74,7 @@ void HostStream::loop() {
   }
 }
 
-// Of the exception being handled.
+// The status for the exception that is being handled.
 Status HostStream::status_of_exception(const char* what) const noexcept {
   try {
     try {
@@ -88,7 +88,7 @@ Status HostStream::status_of_exception(const char* what) const noexcept {
     } catch (...) {
       return error(StatusCode::internal, "{} on stream {}: unknown failure", what, name_);
     }
-  } catch (...) {  // nor is there memory to say it; this is short enough to need none
+  } catch (...) {  // no memory for the text either; this one is short enough to need none
     return {StatusCode::resource_exhausted, "out of memory"};
   }
 }
@@ -211,7 +211,7 @@ void HostStream::sample(const SampleArgs& args) {
   enqueue_args("sample", host::sample, args);
 }
 
-// Others wait for it: after a failure it tells them instead.
+// Other ranks wait for this operation, so after a failure the stream cancels their wait.
 template <typename Args>
 void HostStream::enqueue_meeting(const char* what, void (*operation)(OpContext&, const Args&),
                                  const Args& args) {

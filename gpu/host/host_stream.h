@@ -20,14 +20,14 @@
 
 namespace tandem::host {
 
-// Enqueuing waits only when kMaxQueued operations are outstanding. After an operation fails, the
-// ones behind it are skipped (events still pass) until synchronize() has reported the failure.
+// Enqueuing waits only while kMaxQueued operations are outstanding. After an operation fails, later
+// ones are skipped (events still pass) until synchronize() has reported the failure.
 class HostStream final : public Stream {
  public:
   // `pool`, `matmuls` and `link` outlive the stream.
   HostStream(std::string_view name, ThreadPool& pool, MatmulCache& matmuls, LinkPacer& link);
-  // Runs what is queued first. A wait_flag whose word is not written by then fails, and what comes
-  // after it is skipped: a forgotten flag holds up no destruction.
+  // Runs the queued operations first. A wait_flag whose word is not written by then fails, and the
+  // operations after it are skipped, so that a forgotten flag cannot block the destructor.
   ~HostStream() override;
   HostStream(const HostStream&) = delete;
   HostStream& operator=(const HostStream&) = delete;
@@ -47,7 +47,7 @@ class HostStream final : public Stream {
   Result<std::unique_ptr<Graph>> end_recording() override;
   void launch(Graph& graph) override;
 
-  void plan_attention(const AttentionPlan&) override {}  // splits by itself, when it runs
+  void plan_attention(const AttentionPlan&) override {}  // splits at run time
   void resolve_tokens(const ResolveTokensArgs& args) override;
   void embed(const EmbedArgs& args) override;
   void rms_norm(const RmsNormArgs& args) override;
@@ -65,7 +65,7 @@ class HostStream final : public Stream {
   void set_flag(std::uint32_t* flag, std::uint32_t value, std::int32_t count) override;
   void wait_flag(const std::uint32_t* flag, std::uint32_t value) override;
 
-  // Anything else, in order; `what` (a literal) names it in a failure. For tests and extensions.
+  // Runs any function, in order; a failure names it by `what`, a literal. For tests and extensions.
   void run(const char* what, std::function<void()> body);
 
   static constexpr std::size_t kMaxQueued = 4096;
@@ -73,7 +73,7 @@ class HostStream final : public Stream {
  private:
   struct Operation {
     const char* what;
-    bool always;  // runs even after a failure: what others wait for
+    bool always;  // runs even after a failure, because others wait for it
     std::function<void()> body;
   };
   struct HostGraph final : Graph {
@@ -91,18 +91,18 @@ class HostStream final : public Stream {
   void enqueue_args(const char* what, void (*operation)(OpContext&, const Args&), const Args& args);
 
   const std::string name_;
-  std::unique_ptr<HostGraph> recording_;  // of the thread that enqueues
+  std::unique_ptr<HostGraph> recording_;  // used by the enqueuing thread
   LinkPacer& link_;
-  OpContext context_;  // used by the thread alone
+  OpContext context_;  // used only by the stream's thread
   std::atomic<bool> stopping_{false};
-  mutable std::mutex mutex_;  // guards all below
+  mutable std::mutex mutex_;  // guards the fields below
   std::condition_variable queued_;
   std::condition_variable advanced_;
   std::deque<Operation> queue_;
   bool running_ = false;
   bool stop_ = false;
   Status failure_;
-  std::thread thread_;  // last: starts when the rest is there
+  std::thread thread_;  // last: starts once the rest is initialised
 };
 
 }  // namespace tandem::host

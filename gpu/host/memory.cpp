@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kPage = 4096;
 
-// Lies in the page before the data, because Buffer's release function takes no context.
+// Stored in the page before the data, because Buffer's release function has no context argument.
 struct Header {
   void* mapping;
   std::size_t mapping_bytes;
@@ -76,7 +76,7 @@ Result<Buffer> MemoryPool::allocate(std::size_t bytes, std::string_view purpose)
   const auto address = reinterpret_cast<std::uintptr_t>(mapping);
   const std::uintptr_t aligned = (address + kPage + alignment - 1) / alignment * alignment;
   auto* const data = static_cast<std::byte*>(mapping) + (aligned - address);
-  if (huge) madvise(data, bytes, MADV_HUGEPAGE);  // advice: a kernel without it is only slower
+  if (huge) madvise(data, bytes, MADV_HUGEPAGE);  // only a hint: a kernel without it is slower
   new (data - kPage) Header{mapping, mapping_bytes, bytes, used_};
   return Buffer(data, bytes, true, release);
 }

@@ -1,4 +1,4 @@
-// The host device's memory: anonymous mappings under one limit.
+// The host device's memory: anonymous mappings under a common limit.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 namespace tandem::host {
 
 // Thread-safe. Buffers may outlive it. Large buffers start on a 2 MB boundary and ask for huge
-// pages; memory that nobody has written yet costs nothing.
+// pages; memory that has not been written yet costs nothing.
 class MemoryPool {
  public:
   explicit MemoryPool(std::size_t limit_bytes);
@@ -25,7 +25,7 @@ class MemoryPool {
   std::shared_ptr<std::atomic<std::size_t>> used_;
 };
 
-// Physical memory of the machine.
+// The machine's physical memory.
 std::size_t physical_memory_bytes();
 
 }  // namespace tandem::host

@@ -15,7 +15,7 @@
 namespace tandem {
 namespace {
 
-// Standard error of the test is a pipe, until this goes.
+// Makes standard error a pipe for its lifetime.
 class StderrPipe {
  public:
   StderrPipe() : kept_(::dup(STDERR_FILENO)) {
@@ -29,7 +29,7 @@ class StderrPipe {
   StderrPipe(const StderrPipe&) = delete;
   StderrPipe& operator=(const StderrPipe&) = delete;
 
-  // Until it takes no more; it can block afterwards, as before.
+  // Fills the pipe; it is blocking again afterwards.
   void fill() const {
     const int flags = ::fcntl(ends_[1], F_GETFL);
     ::fcntl(ends_[1], F_SETFL, flags | O_NONBLOCK);

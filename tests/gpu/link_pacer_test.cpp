@@ -26,7 +26,7 @@ TEST(LinkPacer, GivesASenderThatIsALittleLateItsTimeBackAndAnIdleLinkNone) {
   LinkPacer link(1);
   const TimePoint start = TimePoint() + milliseconds(50);
   const TimePoint first = link.reserve(start, 1'000'000);
-  // A little late: as if it had asked in time.
+  // A slightly late request counts as if it came in time.
   EXPECT_EQ(link.reserve(first + LinkPacer::kCredit / 2, 1'000'000), first + milliseconds(1));
   const TimePoint late = first + milliseconds(30);
   EXPECT_EQ(link.reserve(late, 1'000'000), late + milliseconds(1));

@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-// The known answers that the Random123 paper's authors publish for philox4x32-10.
+// The reference results that the Random123 paper's authors publish for philox4x32-10.
 TEST(Philox, GivesThePublishedAnswers) {
   EXPECT_EQ(philox4x32({{0, 0, 0, 0}}, {{0, 0}}),
             (PhiloxWords{{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}}));

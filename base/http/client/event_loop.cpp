@@ -50,7 +50,7 @@ struct LoopTimer::State {
 
   asio::steady_timer timer;
   std::function<void()> expired;
-  std::uint64_t round = 0;  // of the last start; an older wait is void
+  std::uint64_t round = 0;  // number of the last start; an older wait has no effect
 };
 
 LoopTimer::LoopTimer(EventLoop& loop, std::function<void()> expired)

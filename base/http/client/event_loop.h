@@ -1,5 +1,5 @@
-// One thread's loop: what is posted to it, timers and sockets' news, one after the other. What runs
-// on it needs no lock and must not block.
+// One thread's loop: posted steps, timers and socket events, one after another. Code on the loop
+// needs no lock and must not block.
 #pragma once
 
 #include <functional>
@@ -20,14 +20,14 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // Runs what comes until stop(). Once. What a step throws is logged, and the loop goes on.
+  // Runs until stop(); may be called once. Exceptions from a step are logged, and the loop goes on.
   void run();
-  // Thread-safe. What was posted before has run, or never will.
+  // Thread-safe. On return, each step posted before has run or never will.
   void stop();
-  // Thread-safe. After stop() it is dropped.
+  // Thread-safe. After stop(), steps are dropped.
   void post(std::function<void()> step);
 
-  // For the sources of this folder.
+  // For the sources in this folder.
   boost::asio::io_context& io();
 
  private:
@@ -35,16 +35,16 @@ class EventLoop {
   std::unique_ptr<Impl> impl_;
 };
 
-// Calls `expired` on the loop. All but the constructor on the loop's thread, or while the loop does
-// not run. May be destroyed by what it calls.
+// Calls `expired` on the loop. All but the constructor must run on the loop's thread, or while the
+// loop does not run. `expired` may destroy the timer.
 class LoopTimer {
  public:
   LoopTimer(EventLoop& loop, std::function<void()> expired);
-  ~LoopTimer();  // it calls no more
+  ~LoopTimer();  // no calls after this
   LoopTimer(const LoopTimer&) = delete;
   LoopTimer& operator=(const LoopTimer&) = delete;
 
-  void start(Duration after);  // what was started before is forgotten
+  void start(Duration after);  // replaces an earlier start
   void cancel();
 
  private:

@@ -17,7 +17,7 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-constexpr int kReads = 4;  // at one turn, as others want theirs
+constexpr int kReads = 4;  // per step, so that other connections are served too
 
 TimePoint now() {
   return std::chrono::steady_clock::now();
@@ -99,8 +99,8 @@ void Exchange::send() {
   set_deadline(deadlines_.first_byte);
   Failure ignored;
   wire_->socket().set_option(tcp::no_delay(true), ignored);
-  // News of a connection that was given up is none of the next one's. What is wrong with this one,
-  // reading tells.
+  // Results of an abandoned connection do not concern the next one. Errors on this connection are
+  // found when reading.
   const auto written = [self = shared_from_this(), kept = reused_, tls = wire_->tls](
                            const Failure& failed, std::size_t) {
     if (!failed && kept == self->reused_) self->sent_ = true;
@@ -133,13 +133,13 @@ void Exchange::read() {
     if (failure == asio::error::would_block || failure == asio::error::try_again) break;
     if (failure) return ended(failure);
     feed({block.data(), count});
-    if (count < block.size()) break;  // that was all; the wait looks again
+    if (count < block.size()) break;  // everything was read; the wait checks again
   }
   wait_readable();
 }
 
-// Asio's stream has bytes that no wait on the socket tells of, and may read to be able to write: it
-// reads by itself, into memory of its own.
+// Asio's TLS stream holds bytes that a wait on the socket does not see, and may have to read before
+// it can write. So it reads by itself, into its own memory.
 void Exchange::read_tls() {
   const auto tls = wire_->tls;
   tls->stream.async_read_some(
@@ -162,11 +162,11 @@ void Exchange::ended(const Failure& failure) {
 void Exchange::feed(std::string_view bytes) {
   if (!began_) {
     began_ = true;
-    // A write that is not through still needs it.
+    // An unfinished write still needs the message.
     if (sent_) message_ = std::string();
   }
   set_deadline(deadlines_.between);
-  // Taken for the turn, as an event may begin another call.
+  // The string is moved out for this step, as an event may start another call.
   std::string body = std::move(client_.pool_->body);
   body.clear();
   const ResponseReader::State state = reader_.take(bytes, body);
@@ -199,11 +199,11 @@ void Exchange::finish() {
 }
 
 void Exchange::fail(CallEnd end, const std::string& reason) {
-  // It was closed while it was kept, and nobody has noticed.
+  // The kept connection was already closed by the server.
   if (end == CallEnd::broken && reused_ && !began_ && !once_) {
     reused_ = false;
     Failure ignored;
-    wire_->socket().close(ignored);  // handlers may keep TLS's for a while
+    wire_->socket().close(ignored);  // handlers may keep the TLS stream's socket for a while
     wire_.reset();
     sent_ = false;
     return connect();
@@ -218,7 +218,8 @@ void Exchange::abandon() {
   if (done_) return;
   done_ = true;
   events_ = nullptr;
-  // A reset: a server that still computes for it need not find out whether somebody reads.
+  // Resets the connection, so that a server that still computes the response need not find out by
+  // itself.
   Failure ignored;
   if (wire_ != nullptr) wire_->socket().set_option(asio::socket_base::linger(true, 0), ignored);
   close();
@@ -228,7 +229,7 @@ void Exchange::close() {
   timer_.cancel();
   resolver_.cancel();
   if (wire_ == nullptr) return;
-  // Its handlers get an error and find done_; the socket goes with the last of them.
+  // Its handlers get an error and see done_; the socket is closed with the last of them.
   Failure ignored;
   wire_->socket().close(ignored);
 }
@@ -241,8 +242,8 @@ void Exchange::set_paused(bool paused) {
   wait_readable();
 }
 
-// The timer is left alone when the deadline moves away, as it does with every token: it looks again
-// when it expires.
+// The timer keeps running when the deadline moves further away, as with every token: when it
+// expires, it checks again.
 void Exchange::set_deadline(Duration after) {
   due_ = now() + after;
   if (!armed_ || due_ < armed_until_) arm();

@@ -1,7 +1,7 @@
 // One call of the client: connect, send, read.
 //
 //   connecting (-> TLS) -> sending and reading -> done
-//        ^______________________| a kept connection was dead: once
+//        ^______________________| a kept connection was dead; happens at most once
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -28,13 +28,13 @@ struct Wire {
   std::shared_ptr<TlsStream> tls;  // null: plain
   TimePoint idle_since{};
 
-  // The server has neither closed it nor said anything unasked.
+  // True if the server has neither closed the connection nor sent anything unexpected.
   bool is_quiet();
 };
 
 class Exchange final : public std::enable_shared_from_this<Exchange> {
  public:
-  // `once`: CallRequest's.
+  // `once`: see CallRequest.
   Exchange(HttpClient& client, HttpAddress address, std::string message, bool once,
            CallDeadlines deadlines, CallEvents& events);
 
@@ -62,10 +62,10 @@ class Exchange final : public std::enable_shared_from_this<Exchange> {
   void set_deadline(Duration after);
   void arm();
 
-  HttpClient& client_;  // gone when done_
+  HttpClient& client_;  // not used once done_ is true
   const HttpAddress address_;
-  std::string message_;  // what is sent; kept until the response begins
-  const bool once_;      // never sent twice
+  std::string message_;  // the request; kept until the response begins
+  const bool once_;      // never send the request twice
   const CallDeadlines deadlines_;
   CallEvents* events_;  // null: abandoned
   std::unique_ptr<Wire> wire_;
@@ -75,11 +75,11 @@ class Exchange final : public std::enable_shared_from_this<Exchange> {
   TimePoint armed_until_{};
   bool armed_ = false;
   ResponseReader reader_;
-  bool reused_ = false;  // the connection was a kept one
-  bool sent_ = false;    // all of message_
-  bool began_ = false;   // the response
+  bool reused_ = false;  // this connection was a kept one
+  bool sent_ = false;    // all of message_ was sent
+  bool began_ = false;   // the response has begun
   bool head_told_ = false;
-  bool reading_ = false;  // waits for bytes
+  bool reading_ = false;  // a wait for bytes is pending
   bool paused_ = false;
   bool done_ = false;
 };

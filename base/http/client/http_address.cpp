@@ -35,7 +35,7 @@ Result<HttpAddress> HttpAddress::parse(std::string_view url) {
   if (host.starts_with('[') && host.ends_with(']')) {
     host = host.substr(1, host.size() - 2);
   } else if (host.find(':') != std::string_view::npos) {
-    return wrong();  // IPv6 without brackets: which colon begins the port?
+    return wrong();  // IPv6 without brackets: the colon of the port is ambiguous
   }
   HttpAddress address;
   const auto [end, failure] =

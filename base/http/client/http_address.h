@@ -1,4 +1,4 @@
-// Where a server is.
+// The address of an HTTP server.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@ namespace tandem {
 struct HttpAddress {
   std::string host;  // a name or an address; IPv6 without brackets
   int port = 0;
-  bool tls = false;  // the server's certificate is checked
+  bool tls = false;  // use TLS and verify the server's certificate
 
-  // "http://HOST:PORT", with or without the scheme and a slash at the end. No path, no user, no
-  // https: the message says what is wanted.
+  // Parses "http://HOST:PORT"; the scheme is optional, and so is a slash at the end. Paths, users
+  // and https are errors, whose message shows the expected form.
   static Result<HttpAddress> parse(std::string_view url);
   std::string text() const;       // "http://HOST:PORT", "https://HOST:PORT"
   std::string authority() const;  // "HOST:PORT", brackets around IPv6

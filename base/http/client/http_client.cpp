@@ -36,7 +36,7 @@ std::unique_ptr<Wire> HttpClient::Pool::take(const std::string& server, TimePoin
   if (found == idle.end()) return nullptr;
   auto& wires = found->second;
   while (!wires.empty()) {
-    // The youngest, so that what a burst left over grows old and goes.
+    // Takes the youngest, so that connections left over from a burst grow old and are closed.
     std::unique_ptr<Wire> wire = std::move(wires.back());
     wires.pop_back();
     if (now - wire->idle_since < keep_alive && wire->is_quiet()) return wire;
@@ -52,7 +52,7 @@ void HttpClient::Pool::drop_old(std::vector<std::unique_ptr<Wire>>& wires, TimeP
 }
 
 void HttpClient::Pool::keep(const std::string& server, std::unique_ptr<Wire> wire, TimePoint now) {
-  if (now - looked >= keep_alive) {  // at servers that nobody asks any more, too
+  if (now - looked >= keep_alive) {  // also closes those to servers no longer called
     looked = now;
     for (auto at = idle.begin(); at != idle.end();) {
       drop_old(at->second, now);

@@ -1,9 +1,9 @@
 // An asynchronous HTTP/1.1 client for a few servers and thousands of calls: connections are kept
-// and used again, bodies are handed on as they come, every wait has a deadline. Under TLS (1.2 or
-// newer) the server's certificate has to be its own, from an authority that this machine trusts or
-// that the file in the variable SSL_CERT_FILE has.
+// and reused, bodies are passed on as they arrive, and every wait has a deadline. With TLS (1.2 or
+// newer) the server's certificate must be valid for its name and come from an authority that this
+// machine trusts or that is in the file named by the variable SSL_CERT_FILE.
 //
-// All on the thread of one EventLoop. Asio and Beast are known to the sources of this folder alone.
+// Everything runs on one EventLoop's thread. Only the sources in this folder use Asio and Beast.
 #pragma once
 
 #include <cstddef>
@@ -23,30 +23,30 @@ namespace tandem {
 struct CallRequest {
   std::string method = "GET";
   std::string target;  // path and query
-  // Without Host, Content-Length and Content-Type, which the client writes; no control characters.
+  // No control characters; the client itself adds Host, Content-Length and Content-Type.
   std::vector<std::pair<std::string, std::string>> headers = {};
   std::string body = {};  // application/json
-  // The server never sees it twice: where a kept connection turns out to be dead, the call ends
-  // as broken.
+  // The request is never sent twice: if a kept connection turns out to be dead, the call ends as
+  // broken.
   bool once = false;
 };
 
 struct CallDeadlines {
-  Duration connect{};     // until there is a connection, the name's resolution included
-  Duration first_byte{};  // from then to the head of the response
-  Duration between{};     // two pieces of the body; not while the call is paused
+  Duration connect{};     // until connected, name resolution included
+  Duration first_byte{};  // from the connection to the response's head
+  Duration between{};     // between two pieces of the body; not while the call is paused
 };
 
 enum class CallEnd {
   complete,
-  unreachable,  // no connection: the server has seen nothing of it
+  unreachable,  // no connection: the server has received nothing
   broken,       // the connection ended before the response
   late,         // a deadline passed
-  malformed,    // that is no HTTP
+  malformed,    // the response is not HTTP
 };
 
-// What comes of a call, in this order: one head, pieces of the body, one end. Each of these may
-// destroy the call. Nothing comes before HttpClient::call() has returned.
+// The events of a call, in this order: one head, pieces of the body, one end. Each handler may
+// destroy the call. No event comes before HttpClient::call() has returned.
 class CallEvents {
  public:
   virtual ~CallEvents() = default;
@@ -57,8 +57,8 @@ class CallEvents {
 
 class Exchange;
 
-// One call under way. Destroying it before its end closes the connection, which cancels what the
-// server does for it; no event comes then.
+// One call in flight. Destroying it before its end closes the connection, which makes the server
+// cancel its work; no event comes afterwards.
 class HttpCall {
  public:
   explicit HttpCall(std::shared_ptr<Exchange> exchange) : exchange_(std::move(exchange)) {}
@@ -66,8 +66,8 @@ class HttpCall {
   HttpCall(const HttpCall&) = delete;
   HttpCall& operator=(const HttpCall&) = delete;
 
-  // No more bytes are read, so that the server's end fills up, until resume(). A piece may still
-  // come that was read before.
+  // Stops reading, so that the server's send buffer fills up, until resume(). A piece that was read
+  // before may still come.
   void pause();
   void resume();
 
@@ -77,8 +77,8 @@ class HttpCall {
 
 class HttpClient {
  public:
-  // `loop` outlives it, and it outlives its calls. At most `max_idle` unused connections are kept
-  // to each server, for `keep_alive`, which should be less than the server's.
+  // `loop` outlives the client, and the client outlives its calls. Keeps at most `max_idle` unused
+  // connections per server, each for `keep_alive`, which should be shorter than the server's.
   explicit HttpClient(EventLoop& loop, std::size_t max_idle = 256,
                       Duration keep_alive = std::chrono::seconds(15));
   ~HttpClient();
@@ -86,8 +86,8 @@ class HttpClient {
   HttpClient& operator=(const HttpClient&) = delete;
 
   // `events` outlives the call. A kept connection that turns out to be dead before the first byte
-  // of the response is replaced once: the server may then see the request twice, unless
-  // CallRequest::once.
+  // of the response is replaced once; the server may then see the request twice, unless
+  // CallRequest::once is set.
   std::unique_ptr<HttpCall> call(const HttpAddress& address, const CallRequest& request,
                                  const CallDeadlines& deadlines, CallEvents& events);
 

@@ -1,4 +1,4 @@
-// Connections that nobody uses at the moment, by server.
+// Idle connections that are kept for reuse, by server.
 #pragma once
 
 #include <array>
@@ -12,11 +12,11 @@
 namespace tandem {
 
 struct HttpClient::Pool {
-  std::size_t max_idle = 0;  // of each server
+  std::size_t max_idle = 0;  // per server
   Duration keep_alive{};
   std::map<std::string, std::vector<std::unique_ptr<Wire>>> idle;  // oldest first
-  TimePoint looked{};  // when those of all servers were last looked at
-  // One turn's bytes, of whichever connection: no memory of its own for each of thousands.
+  TimePoint looked{};  // when all servers' connections were last checked
+  // The bytes of one step, shared by all connections: thousands need no memory of their own for it.
   std::array<char, 64U << 10> block;
   std::string body;
   TlsContext tls;

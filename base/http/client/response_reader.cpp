@@ -13,9 +13,9 @@ namespace asio = boost::asio;
 namespace http = boost::beast::http;
 using Failure = boost::system::error_code;
 
-constexpr int kOk = 200;  // below it: interim
+constexpr int kOk = 200;  // lower statuses are interim
 
-// Appends the body's bytes to whatever string the reader was given for this turn.
+// Appends the body's bytes to the string that the reader was given for this step.
 struct AppendedBody {
   using value_type = std::string*;
 
@@ -97,7 +97,7 @@ ResponseReader::State ResponseReader::take(std::string_view bytes, std::string& 
   return state_;
 }
 
-// Cuts what it uses off the front.
+// Parses bytes and removes them from the front.
 void ResponseReader::feed(std::string_view& bytes, std::string& body) {
   while (!bytes.empty() && state_ != State::complete) {
     parser_->beast.get().body() = &body;

@@ -1,4 +1,4 @@
-// From bytes to a response: Beast's parser over what arrives, with bounds. No sockets: it is fed.
+// Parses bytes into a response with Beast's parser, within limits. No sockets: callers feed it.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,13 @@ struct CallHead {
   int status = 0;
   std::vector<std::pair<std::string, std::string>> headers;  // lower-case names
 
-  std::string_view header(std::string_view lower_case_name) const;  // the first; empty: none
+  std::string_view header(std::string_view lower_case_name) const;  // the first one; empty: none
 };
 
 class ResponseReader {
  public:
   static constexpr std::size_t kMaxHeadBytes = 32U << 10;
-  static constexpr int kMaxInterim = 8;  // responses 1xx before the one that counts
+  static constexpr int kMaxInterim = 8;  // most 1xx responses before the final one
 
   enum class State { head, body, complete, refused };
 
@@ -29,15 +29,15 @@ class ResponseReader {
   ResponseReader(const ResponseReader&) = delete;
   ResponseReader& operator=(const ResponseReader&) = delete;
 
-  // Appends to `body` what of `bytes` belongs there, out of its chunks. The body's length is not
-  // bounded here: it is handed on.
+  // Appends the body's bytes, unchunked, to `body`. The length of the body is not limited here,
+  // because it is passed on.
   State take(std::string_view bytes, std::string& body);
-  // The connection has ended: a body without a length is complete, anything else is not.
+  // The connection has ended: a body without a length is complete, any other is not.
   State end();
 
   State state() const { return state_; }
-  const CallHead& head() const { return head_; }  // from State::body on
-  // The connection may carry another request: it stays open, and nothing came after the response.
+  const CallHead& head() const { return head_; }  // valid from State::body on
+  // True if the connection may carry another request: it is open, and no bytes are left over.
   bool reusable() const;
   const std::string& refusal() const { return refusal_; }
 
@@ -50,7 +50,7 @@ class ResponseReader {
   std::unique_ptr<Parser> parser_;
   State state_ = State::head;
   CallHead head_;
-  std::string left_;  // what the parser wants to see again with more behind it
+  std::string left_;  // bytes that the parser needs again, with more behind them
   std::string refusal_;
   int interim_ = 0;
   bool surplus_ = false;

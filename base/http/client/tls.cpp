@@ -34,7 +34,7 @@ std::shared_ptr<TlsStream> TlsContext::stream(boost::asio::io_context& io) {
     context_.emplace(ssl::context::tls_client);
     SSL_CTX_set_min_proto_version(context_->native_handle(), TLS1_2_VERSION);
     context_->set_verify_mode(ssl::verify_peer);
-    // Without any, no certificate is good.
+    // If there is none, every certificate is rejected.
     boost::system::error_code ignored;
     context_->set_default_verify_paths(ignored);
   }

@@ -1,4 +1,4 @@
-// TLS of the client: whom it trusts, and one secured connection.
+// The client's TLS: its trusted authorities, and one secured connection.
 #pragma once
 
 #include <array>
@@ -12,21 +12,21 @@
 
 namespace tandem {
 
-// Shared with the handlers of what it does, which Asio lets it not outlive.
+// Shared with the handlers of its operations, because Asio requires it to outlive them.
 struct TlsStream {
   TlsStream(boost::asio::io_context& io, boost::asio::ssl::context& context)
       : stream(io, context) {}
 
-  // Before the handshake: which name, or address, the certificate has to be of. False: none can be.
+  // Sets the name or address that the certificate must match, before the handshake. False: invalid.
   bool expect_host(const std::string& host);
-  // After a handshake that failed.
+  // The reason for a failed handshake.
   std::string why_refused(const boost::system::error_code& failure);
 
   boost::asio::ssl::stream<boost::asio::ip::tcp::socket> stream;
-  std::array<char, 16U << 10> block;  // what is read; TLS's records have no more
+  std::array<char, 16U << 10> block;  // received bytes; no TLS record is larger
 };
 
-// What the connections of one client share; made by the first.
+// The TLS context that one client's connections share; created by the first.
 class TlsContext {
  public:
   std::shared_ptr<TlsStream> stream(boost::asio::io_context& io);

@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kEverybody = "*";
 constexpr const char* kMaxAgeSeconds = "600";
 
-// scheme://host or scheme://host:port, as browsers write it.
+// scheme://host or scheme://host:port, in the form that browsers use.
 bool is_origin(std::string_view text) {
   const std::string_view scheme = text.starts_with("https://")  ? "https://"
                                   : text.starts_with("http://") ? "http://"
@@ -58,7 +58,7 @@ std::optional<HttpResponse> Cors::preflight(const HttpRequest& request,
   HttpResponse response;
   response.status = 204;
   response.headers.emplace_back("Access-Control-Allow-Methods", methods);
-  // Whatever the page wants to send: the calls look at a few known headers only.
+  // Allows whatever the page wants to send: the calls read only a few known headers.
   if (const auto headers = request.header("access-control-request-headers"); !headers.empty()) {
     response.headers.emplace_back("Access-Control-Allow-Headers", headers);
   }

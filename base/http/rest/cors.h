@@ -1,5 +1,5 @@
-// What browsers are told: whose pages may call the server and read its answers. No cookies: who
-// may ask is the API key's matter.
+// Tells browsers which pages may call the server and read its answers. There are no cookies: access
+// is controlled by the API key.
 #pragma once
 
 #include <optional>
@@ -13,12 +13,12 @@ namespace tandem {
 
 class Cors {
  public:
-  // "https://host", "http://host:port" or "*", everybody's. None: browsers are told nothing.
+  // "https://host", "http://host:port" or "*" for all. Empty: browsers get no such headers.
   explicit Cors(std::vector<std::string> origins) : origins_(std::move(origins)) {}
   static Status check(const std::vector<std::string>& origins);
 
-  // The answer to a browser's question ahead of a call, which carries no key: OPTIONS with both
-  // headers. Nothing: it is none, or none is answered here. `methods`: those of the path.
+  // The answer to a browser's preflight, which carries no key: OPTIONS with both headers. Nothing:
+  // it is not a preflight, or no origins are allowed. `methods`: those of the path.
   std::optional<HttpResponse> preflight(const HttpRequest& request,
                                         const std::string& methods) const;
   // The headers of every response.

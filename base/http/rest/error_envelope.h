@@ -1,5 +1,5 @@
-// The answers that every REST server here gives, above all what went wrong, as OpenAI's clients
-// read it.
+// Answers that every REST server here gives: above all errors, in the form that OpenAI's clients
+// expect.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -21,9 +21,9 @@ struct ErrorEnvelope {
 
 // {"error": {"message", "type", "param", "code"}}; the type follows from the status.
 nlohmann::json envelope_json(const ErrorEnvelope& error);
-std::string envelope_text(const ErrorEnvelope& error);  // what is no UTF-8 in it is replaced
+std::string envelope_text(const ErrorEnvelope& error);  // invalid UTF-8 in it is replaced
 HttpResponse envelope_response(const ErrorEnvelope& error);
-// 401 for a request without `key`; nothing: it has the key, or `key` is empty.
+// 401 for a request without `key`; nothing if it has the key or `key` is empty.
 std::optional<HttpResponse> refuse_without_key(const HttpRequest& request, std::string_view key);
 
 // Two answers without an error: {"status": word}, and Prometheus text.

@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-// Of the body: levels for all folders there are take less.
+// The limit of the body; levels for all existing folders need less.
 constexpr std::size_t kMostBytes = 4096;
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace tandem {
 namespace {
 
 constexpr const char* kOther = "other";
-constexpr Duration kLastWords = std::chrono::milliseconds(500);  // until clients have the error
+constexpr Duration kLastWords = std::chrono::milliseconds(500);  // for clients to receive the error
 
 bool matches(std::string_view pattern, std::string_view path) {
   std::string_view start = pattern.substr(0, pattern.find('{'));
@@ -28,7 +28,7 @@ bool is_get(const RestRoute& route) {
   return std::string_view(route.method) == "GET";
 }
 
-// In any case and with any parameters.
+// Ignores case and parameters.
 bool is_json_type(std::string_view content_type) {
   constexpr std::string_view kJsonType = "application/json";
   std::string_view type = content_type.substr(0, content_type.find(';'));
@@ -69,7 +69,7 @@ const char* RestService::path_label(const HttpRequest& request) const {
   return match.other != nullptr ? match.other->path : kOther;
 }
 
-// Probes have no key, and the answer to them is one word.
+// Probes have no key, and their answer is one word.
 bool RestService::is_for_everybody(std::string_view path) const {
   return path == "/health" || path == "/ready" || is_page_path(path) ||
          (options_.metrics_without_key && path == "/metrics");
@@ -124,7 +124,8 @@ HttpResponse RestService::handle(const HttpRequest& request) {
   return response;
 }
 
-// The call runs until its answer has been sent, and what the answer reserved is given back then.
+// The call counts as running until its answer has been sent; then the answer's reservations are
+// released.
 HttpResponse RestService::run(const std::function<HttpResponse()>& call) {
   std::shared_ptr<void> running = begin_call();
   if (running == nullptr) return not_serving();
@@ -134,8 +135,8 @@ HttpResponse RestService::run(const std::function<HttpResponse()>& call) {
   return response;
 }
 
-// The lock is given back first: where there is no memory for the handle, the call ends in making
-// it.
+// The lock is released first: if there is no memory for the handle, the failed construction ends
+// the call.
 std::shared_ptr<void> RestService::begin_call() {
   {
     const std::lock_guard lock(mutex_);
@@ -143,7 +144,8 @@ std::shared_ptr<void> RestService::begin_call() {
     ++running_;
   }
   return {this, [](RestService* service) {
-            // Notified under the lock: the waiter may destroy us as soon as it has it.
+            // Notified under the lock, because the waiter may destroy this object as soon as it has
+            // the lock.
             const std::lock_guard end(service->mutex_);
             if (--service->running_ == 0) service->idle_.notify_all();
           }};

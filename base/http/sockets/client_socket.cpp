@@ -37,9 +37,10 @@ ClientSocket::ClientSocket(Strand strand, Descriptor accepted, bool is_ipv6)
   const auto set = [&accepted](int level, int name, int value) {
     ::setsockopt(accepted.get(), level, name, &value, sizeof(value));
   };
-  // A token's chunk must leave at once, not wait for the acknowledgement of the one before.
+  // A token's chunk must leave at once instead of waiting for the previous acknowledgement.
   set(IPPROTO_TCP, TCP_NODELAY, 1);
-  // A client whose machine has vanished says nothing: a stream that waits would wait for ever.
+  // A client whose machine has vanished sends nothing, so without this a stream would wait for
+  // ever.
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveS);
   set(IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveS / 4);
@@ -88,7 +89,7 @@ void ClientSocket::bound_unsent(int bytes) {
 }
 
 std::optional<std::uint32_t> ClientSocket::window() {
-  // The place of tcpi_snd_wnd in Linux's tcp_info, which the C library's ends before.
+  // The offset of tcpi_snd_wnd in Linux's tcp_info; the C library's struct ends before it.
   constexpr std::size_t kPlace = 228;
   std::array<std::byte, kPlace + sizeof(std::uint32_t)> info{};
   auto bytes = static_cast<socklen_t>(info.size());

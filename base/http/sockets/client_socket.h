@@ -1,4 +1,4 @@
-// One accepted connection's descriptor, which is never waited for but through Asio's loop.
+// The descriptor of one accepted connection; all waits for it go through Asio's loop.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -16,7 +16,7 @@
 
 namespace tandem {
 
-// A file descriptor that somebody must take, or it is closed.
+// A file descriptor that is closed unless its new owner takes it.
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -33,12 +33,12 @@ class Descriptor {
 
 using Strand = boost::asio::strand<boost::asio::io_context::executor_type>;
 
-// On its strand, but for the constructor.
+// All but the constructor must be called on its strand.
 class ClientSocket {
  public:
   enum class Io {
     some,     // bytes moved
-    blocked,  // none now: wait
+    blocked,  // nothing possible now: wait
     end,      // the client has closed its sending side
     broken,
   };
@@ -47,21 +47,21 @@ class ClientSocket {
 
   const Strand& strand() const { return strand_; }
   const std::shared_ptr<HandlerMemory>& memory() const { return memory_; }
-  // Appends what is there, `max_bytes` at most.
+  // Appends the available bytes, at most `max_bytes`.
   Io read(std::string& into, std::size_t max_bytes);
-  // Writes what fits, and cuts it off the front.
+  // Writes as much as fits, and removes it from the front.
   Io write(std::string_view& bytes);
-  // From now on the kernel takes no more than this many bytes beyond what the client has room for:
-  // a stream is then known to be unread before megabytes of it are with the kernel.
+  // From now on, the kernel accepts at most this many bytes beyond the client's window, so that an
+  // unread stream is noticed before the kernel holds megabytes of it.
   void bound_unsent(int bytes);
-  // How many bytes the client's kernel has room for, as it has said last, without those that it has
-  // not answered yet: less and less where the client does not read. Nothing: this kernel does not
-  // tell.
+  // The number of bytes for which the client's kernel last reported space, minus those not yet
+  // acknowledged: it shrinks if the client does not read. Nothing: this kernel does not provide
+  // it.
   std::optional<std::uint32_t> window();
   void end_writing();
-  void close() noexcept;  // handlers of waits get an error
+  void close() noexcept;  // waiting handlers get an error
 
-  // Handlers get an error_code, on the strand.
+  // Handlers get an error_code and run on the strand.
   template <typename Handler>
   void wait_readable(Handler&& handler) {
     socket_.async_wait(Socket::wait_read, WithMemory(memory_, std::forward<Handler>(handler)));
@@ -70,14 +70,14 @@ class ClientSocket {
   void wait_writable(Handler&& handler) {
     socket_.async_wait(Socket::wait_write, WithMemory(memory_, std::forward<Handler>(handler)));
   }
-  // Until the connection is reset, which is all that may come from a client past its end. It may
-  // end too soon: an event of Asio's can still be under way for a connection that was closed when
-  // this one takes its place, and ends all waits. is_broken() tells.
+  // Waits for a reset, the only thing that may come after the client's end. The wait may end early:
+  // a pending Asio event for a closed connection, whose descriptor this one has reused, ends all
+  // waits. So check is_broken() afterwards.
   template <typename Handler>
   void wait_broken(Handler&& handler) {
     socket_.async_wait(Socket::wait_error, WithMemory(memory_, std::forward<Handler>(handler)));
   }
-  // Reset, or given up by the kernel; not, for a client that only closed its sending side.
+  // True if it was reset or given up by the kernel; not if the client only closed its sending side.
   bool is_broken();
 
  private:

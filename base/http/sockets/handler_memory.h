@@ -1,5 +1,5 @@
-// Memory for what Asio allocates on the way of a handler, so that no handler is lost where there is
-// none left: what somebody waits for arrives, or his connection closes.
+// Memory for Asio's allocations for a handler, so that no handler is lost when memory runs out: the
+// awaited event arrives, or the connection closes.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@
 
 namespace tandem {
 
-// Blocks for the few handlers of one connection that are on their way at once: each takes one while
-// it waits, and two when it is due, in the strand's queue and in the loop's. Thread-safe.
+// Blocks for the few handlers of one connection that are pending together: each uses one while it
+// waits, and two when it is due, in the strand's queue and the loop's. Thread-safe.
 class HandlerMemory {
  public:
   static constexpr std::size_t kBlockBytes = 208;
@@ -23,12 +23,12 @@ class HandlerMemory {
   void* take(std::size_t bytes) noexcept {
     if (bytes > kBlockBytes) return nullptr;
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
-      // acquire: pairs with the release of who had the block before
+      // acquire: pairs with the release by the block's previous owner
       if (!taken_[i].exchange(true, std::memory_order_acquire)) return blocks_[i].bytes;
     }
     return nullptr;
   }
-  // False: it is none of these blocks.
+  // False if it is none of these blocks.
   bool give_back(void* block) noexcept {
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
       if (blocks_[i].bytes != block) continue;
@@ -47,8 +47,8 @@ class HandlerMemory {
   std::array<Block, kBlocks> blocks_;
 };
 
-// Asio's operations hold a copy, and so the memory, until they have given it back. When all blocks
-// are taken, or too small, the heap is asked.
+// Asio's operations hold a copy, and so the memory, until they have returned it. If all blocks are
+// taken or too small, the heap is used.
 template <typename T>
 class HandlerAllocator {
  public:
@@ -77,7 +77,7 @@ class HandlerAllocator {
   std::shared_ptr<HandlerMemory> memory_;
 };
 
-// The handler, as Asio finds its memory with it.
+// A handler, in the form in which Asio finds its memory.
 template <typename Handler>
 class WithMemory {
  public:
@@ -96,8 +96,8 @@ class WithMemory {
   Handler handler_;
 };
 
-// Runs `step` on the executor, whoever waits for it: the memory suffices, as a rule; where it does
-// not and the heap has none, that is waited out, for so long. False: in vain.
+// Runs `step` on the executor. The blocks normally suffice; if they do not and the heap is empty
+// too, retries for a limited time. False: it did not succeed.
 template <typename Executor, typename Step>
 bool post_surely(const Executor& executor, const std::shared_ptr<HandlerMemory>& memory,
                  const Step& step) noexcept {

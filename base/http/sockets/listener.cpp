@@ -14,7 +14,7 @@
 namespace tandem {
 namespace {
 
-constexpr int kAtOnce = 64;  // connections at one turn
+constexpr int kAtOnce = 64;  // connections per step
 constexpr auto kRetry = std::chrono::milliseconds(100);
 
 int open_spare() {
@@ -60,12 +60,12 @@ void Listener::try_to_accept() noexcept {
   try {
     try {
       return accept();
-    } catch (const std::exception& trouble) {  // no memory: whoever it was has been closed
+    } catch (const std::exception& trouble) {  // out of memory: the accepted client was closed
       log::warning("a connection could not be accepted: {}", trouble.what());
     }
-  } catch (const std::exception&) {  // nor has the log any
+  } catch (const std::exception&) {  // no memory for the log either
   }
-  listen();  // which has its own
+  listen();  // has its own error handling
 }
 
 void Listener::accept() {
@@ -79,7 +79,7 @@ void Listener::accept() {
       break;
     } else if (errno == ENOMEM || errno == ENOBUFS) {
       return retry_later();
-    }  // else that one client's trouble
+    }  // otherwise only that client failed
   }
   listen();
 }
@@ -89,7 +89,7 @@ void Listener::accept_by_spare() {
   ::close(std::exchange(spare_, -1));
   const int fd = accept_one(acceptor_.native_handle());
   if (fd >= 0) admit_(Descriptor(fd), true);
-  retry_later();  // or resume(), when that client has gone
+  retry_later();  // or resume(), once that client has gone
 }
 
 void Listener::retry_later() {

@@ -10,12 +10,12 @@
 
 namespace tandem {
 
-// A spare descriptor is kept for the hour in which there is no other: it lets one more client in,
-// who is told so, and not left to wait for an answer that never comes. All but the constructor and
-// the destructor run on the strand given.
+// A spare descriptor is kept for the time when there is no other: it admits one more client, who
+// gets an error instead of waiting for an answer that never comes. Everything but the constructor
+// and the destructor runs on the given strand.
 class Listener {
  public:
-  // `last`: it came in by the spare descriptor, and must go soon.
+  // `last`: it was admitted with the spare descriptor, and must leave soon.
   using Admit = std::function<void(Descriptor accepted, bool last)>;
 
   Listener(ListeningSocket socket, const Strand& strand, Admit admit);

@@ -54,7 +54,7 @@ Result<ListeningSocket> ListeningSocket::open(const std::string& host, int port)
   for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
     const int fd = ::socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     ListeningSocket socket(fd, each->ai_family == AF_INET6);
-    const int on = 1;  // a port whose last connections are still in TIME_WAIT is free; no sharing
+    const int on = 1;  // allows a port with connections in TIME_WAIT; no sharing
     if (fd >= 0 && ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
         ::bind(fd, each->ai_addr, each->ai_addrlen) == 0 && ::listen(fd, kBacklog) == 0) {
       socket.port_ = port_of(fd);

@@ -7,10 +7,10 @@
 
 namespace tandem {
 
-// Owns the descriptor, which no program that is started inherits.
+// Owns the descriptor, which programs started by this process do not inherit.
 class ListeningSocket {
  public:
-  // Port 0: any free one. The failure says why.
+  // Port 0: any free one. The error says why it failed.
   static Result<ListeningSocket> open(const std::string& host, int port);
   ListeningSocket(ListeningSocket&& other) noexcept;
   ListeningSocket& operator=(ListeningSocket&&) = delete;

@@ -17,18 +17,18 @@ namespace tandem {
 namespace {
 
 constexpr const char* kPath = "/v1/traces";
-// A collector's usual ports.
+// The usual ports of a collector.
 constexpr int kGrpcPort = 4317;
 constexpr int kHttpPort = 4318;
 
-// What the specification has a client try again after; anything else would come out the same.
+// The statuses after which the specification asks a client to retry; others would fail again.
 bool is_passing(int status) {
   return status == 429 || status == 502 || status == 503 || status == 504;
 }
 
 }  // namespace
 
-// All but add() and the constructor runs on the loop's thread.
+// Everything but add() and the constructor runs on the loop's thread.
 class OtlpExporter::Sender final : public CallEvents {
  public:
   Sender(HttpAddress address, OtlpSource source, const OtlpOptions& options)
@@ -89,7 +89,7 @@ class OtlpExporter::Sender final : public CallEvents {
     trace::counts().not_exported.fetch_add(spans, std::memory_order_relaxed);
   }
 
-  // For a batch, or until `pause` is over.
+  // Waits for a full batch, or until `pause` is over.
   void wait(Duration pause) {
     if (call_ != nullptr || (is_waiting_ && pause == Duration::zero() && !is_full())) return;
     if (pauses_ && pause == Duration::zero()) return;
@@ -104,7 +104,7 @@ class OtlpExporter::Sender final : public CallEvents {
   }
 
   void send() {
-    if (call_ != nullptr) return;  // the timer's turn came while the end had begun one
+    if (call_ != nullptr) return;  // the timer fired after the end had started a call
     pauses_ = false;
     if (batch_.empty()) take_batch();
     if (batch_.empty() || (ending_ && failures_ > 0)) return done();
@@ -129,9 +129,10 @@ class OtlpExporter::Sender final : public CallEvents {
   }
 
   void on_head(const CallHead& head) override { status_ = head.status; }
-  void on_bytes(std::string_view) override {}  // what it says beside the status is for people
+  void on_bytes(std::string_view) override {}  // the response's body is for people
   void on_end(CallEnd end, std::string_view reason) override {
-    loop_.post([call = std::shared_ptr<HttpCall>(std::move(call_))] {});  // it is what calls
+    // Destroyed later, because the call is running this code.
+    loop_.post([call = std::shared_ptr<HttpCall>(std::move(call_))] {});
     call_.reset();
     if (end == CallEnd::complete && status_ >= 200 && status_ < 300) {
       trace::counts().exported.fetch_add(batch_.size(), std::memory_order_relaxed);
@@ -181,12 +182,12 @@ class OtlpExporter::Sender final : public CallEvents {
   EventLoop loop_;
   HttpClient client_;
   LoopTimer timer_;
-  std::vector<Span> batch_;  // under way, or to be sent again
+  std::vector<Span> batch_;  // in flight, or to be sent again
   std::unique_ptr<HttpCall> call_;
   int status_ = 0;
-  int failures_ = 0;  // in a row
+  int failures_ = 0;  // consecutive
   bool is_waiting_ = false;
-  bool pauses_ = false;  // after a failure
+  bool pauses_ = false;  // waits after a failure
   bool ending_ = false;
   std::thread thread_;
 };

@@ -1,7 +1,7 @@
-// Spans on their way to an OpenTelemetry collector: OTLP over HTTP, JSON, in batches.
+// Sends spans to an OpenTelemetry collector: OTLP over HTTP, in JSON, in batches.
 //
-// A thread and a queue of its own. A collector that is away, slow or broken costs the process
-// nothing but what the queue holds: nobody waits for it, and what does not fit is dropped and
+// Has its own thread and queue. A collector that is absent, slow or broken costs the process no
+// more than the queue's memory: nothing waits for it, and spans that do not fit are dropped and
 // counted (trace::counts()).
 #pragma once
 
@@ -19,26 +19,26 @@ namespace tandem {
 
 struct OtlpOptions {
   std::size_t max_queue = 8192;               // spans
-  std::size_t max_batch = 512;                // of one call
-  Duration linger = std::chrono::seconds(1);  // until fewer go out, too
+  std::size_t max_batch = 512;                // per call
+  Duration linger = std::chrono::seconds(1);  // after this, smaller batches are sent too
   Duration connect_timeout = std::chrono::seconds(2);
   Duration answer_timeout = std::chrono::seconds(5);
-  // From a failure to the next call: the first, doubled up to the last.
+  // The pause from a failure to the next call: starts at the first, doubles up to the last.
   Duration first_pause = std::chrono::seconds(1);
   Duration last_pause = std::chrono::seconds(30);
-  Duration last_patience = std::chrono::milliseconds(500);  // at the end, for what waits
+  Duration last_patience = std::chrono::milliseconds(500);  // at the end, for waiting spans
 };
 
 class OtlpExporter {
  public:
-  // `endpoint`: http://HOST:PORT, of the collector; spans go to its /v1/traces. Anything else is an
-  // error, https too: a collector beside us takes it from there.
+  // `endpoint`: the collector's http://HOST:PORT; spans go to its /v1/traces. Anything else is an
+  // error, including https: use a local collector to forward the spans.
   static Result<std::unique_ptr<OtlpExporter>> create(std::string_view endpoint, OtlpSource source,
                                                       const OtlpOptions& options = {});
-  // Gives what waits one more call, if the last did not fail, and last_patience.
+  // Gives waiting spans one more call, if the last one succeeded, and last_patience.
   ~OtlpExporter();
 
-  // Takes those of requests. One thread; returns at once.
+  // Takes the spans of requests. Called by one thread; returns at once.
   void add(std::span<const Span> spans);
 
  private:

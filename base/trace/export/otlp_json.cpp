@@ -23,11 +23,11 @@ class Attributes {
     out_ += "}}";
   }
   void add(std::string_view name, double number) {
-    if (!std::isfinite(number)) return;  // which JSON cannot say
+    if (!std::isfinite(number)) return;  // JSON cannot represent it
     key(name);
     constexpr double kExact = 9007199254740992.0;  // 2^53
     if (number == std::floor(number) && std::abs(number) < kExact) {
-      // 64 bits are texts in protobuf's JSON.
+      // protobuf's JSON writes 64-bit integers as strings.
       fmt::format_to(std::back_inserter(out_), "{{\"intValue\":\"{}\"}}}}",
                      static_cast<std::int64_t>(number));
     } else {

@@ -1,4 +1,4 @@
-// Spans as OpenTelemetry's protocol has them, in its JSON encoding (OTLP 1.x, /v1/traces).
+// Spans in the JSON encoding of OpenTelemetry's protocol (OTLP 1.x, /v1/traces).
 #pragma once
 
 #include <chrono>
@@ -10,19 +10,19 @@
 
 namespace tandem {
 
-// Who the spans are from, for the collector.
+// The origin of the spans, for the collector.
 struct OtlpSource {
   std::string service;   // service.name
   std::string instance;  // service.instance.id
   std::string version;   // service.version
-  // The time of day at the beginning of the machine's monotonic clock.
+  // The time of day at which the machine's monotonic clock was zero.
   std::chrono::nanoseconds epoch{};
 };
 
-// That of a clock that is right now.
+// The epoch, assuming that the clock is right now.
 std::chrono::nanoseconds monotonic_epoch();
 
-// A whole request body. Spans must be of requests (their context is valid).
+// A complete request body. Spans must belong to requests (their context is valid).
 std::string otlp_json(const OtlpSource& source, std::span<const Span> spans);
 
 }  // namespace tandem

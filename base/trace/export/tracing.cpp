@@ -15,18 +15,18 @@
 namespace tandem {
 namespace {
 
-// A ring holds 2,048 spans: a thread may record 40,000 a second.
+// A ring holds 2,048 spans, so a thread may record 40,000 per second.
 constexpr std::chrono::milliseconds kTurn{50};
 
 }  // namespace
 
 struct Tracing::Impl {
-  std::unique_ptr<ChromeTraceFile> file;   // null: none
-  std::unique_ptr<OtlpExporter> exporter;  // null: none
+  std::unique_ptr<ChromeTraceFile> file;   // null: no file
+  std::unique_ptr<OtlpExporter> exporter;  // null: no exporter
   std::mutex mutex;
   std::condition_variable stop;
   bool is_stopping = false;  // guarded by mutex
-  std::vector<Span> spans;   // the thread's
+  std::vector<Span> spans;   // used by the thread
   std::thread thread;
 
   void run() {
@@ -39,7 +39,7 @@ struct Tracing::Impl {
     }
   }
 
-  // Without memory for it the spans are lost: what is traced is worth more than its trace.
+  // If there is no memory the spans are lost: the traced work is worth more than its trace.
   void give_on() noexcept {
     spans.clear();
     try {
@@ -91,7 +91,7 @@ Tracing::~Tracing() {
   }
   impl_->stop.notify_all();
   impl_->thread.join();
-  impl_->give_on();  // what was recorded while the last was given on
+  impl_->give_on();  // passes on the spans recorded during the last pass
 }
 
 }  // namespace tandem

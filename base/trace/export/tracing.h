@@ -1,4 +1,4 @@
-// A process's tracing: takes what its threads record, and gives it to a file and a collector.
+// Tracing for a process: collects its threads' spans and passes them to a file and a collector.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,21 @@
 namespace tandem {
 
 struct TracingOptions {
-  std::string file;                           // Chrome's events; empty: none
-  std::uint64_t max_file_bytes = 256U << 20;  // of it and the one before it together
+  std::string file;                           // for Chrome's events; empty: none
+  std::uint64_t max_file_bytes = 256U << 20;  // including the previous file
   std::string otlp_endpoint;                  // http://HOST:PORT; empty: none
-  double sample = 1;                          // of traces that begin here, the share
+  double sample = 1;                          // sampled fraction of the traces that begin here
   std::string service;                        // "tandem serve"
-  std::string instance;                       // which one, to a collector
+  std::string instance;                       // identifies the process to a collector
   std::string version;
 };
 
-// Tracing is on from create() to the destructor; one at a time. Neither wanted: null, and it is
-// off.
+// Tracing is on from create() to the destructor; only one may exist. Null if neither a file nor a
+// collector is configured: tracing is then off.
 class Tracing {
  public:
   static Result<std::unique_ptr<Tracing>> create(const TracingOptions& options);
-  // Gives on what has been recorded; waits for a collector half a second at most.
+  // Passes on the recorded spans; waits at most half a second for a collector.
   ~Tracing();
   Tracing(const Tracing&) = delete;
   Tracing& operator=(const Tracing&) = delete;

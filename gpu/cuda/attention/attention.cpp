@@ -60,7 +60,7 @@ Status Attention::allocate() {
   TANDEM_TRY(cuda_status(cudaMalloc(reinterpret_cast<void**>(&partial_),
                                     blocks * TileItem::kRows * (256 + 2) * sizeof(float)),
                          "allocating partial results of attention"));
-  // Blocks past the last item read their item before they see that there are no more.
+  // Blocks past the last item read their item before they find out that there is none.
   TANDEM_TRY(cuda_status(cudaMemset(plan_, 0, plan_bytes), "clearing attention plans"));
   const std::size_t counters = blocks * sizeof(std::uint32_t);
   TANDEM_TRY(cuda_status(cudaMalloc(reinterpret_cast<void**>(&arrived_), counters),

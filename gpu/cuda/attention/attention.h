@@ -1,13 +1,13 @@
 // Attention over the paged cache on CUDA: the plan of a step and the launches of its layers.
 //
 // Decode rows and short chunks go to the tiled kernel (tiled.cuh), long chunks to one of
-// FlashInfer's prefill kernels (hopper/ or prefill.cuh), and what neither takes (f32, head sizes
-// other than 64, 96, 128 and 256, a step beyond AttentionLimits) to the simple one. All are correct
-// for any mix.
+// FlashInfer's prefill kernels (hopper/ or prefill.cuh), and the rest (f32, head sizes other than
+// 64, 96, 128 and 256, a step beyond AttentionLimits) to the simple kernel. All are correct for any
+// mix.
 //
-// Why an own kernel for decode: it was faster than FlashInfer 0.6.7's in every shape tried on an
-// H200 (32 and 8 KV heads, batch 1 to 32, contexts of 512 and 32768). `tandem bench kernels --only
-// attention` times both kinds of step.
+// The reason for a decode kernel of our own: it was faster than FlashInfer 0.6.7's in every shape
+// tried on an H200 (32 and 8 KV heads, batch 1 to 32, contexts of 512 and 32768). `tandem bench
+// kernels --only attention` times both kinds of step.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -23,8 +23,8 @@ namespace tandem::cuda {
 
 // One stream's attention; used by one thread at a time, like the stream. Owns device memory for one
 // plan (0.8 MB for 16384 items, 0.3 MB of prefill arrays) and for the partial results of 4 x 2
-// blocks a multiprocessor (16 rows of at most 258 floats each: 17 MB on 132), and kRing pinned
-// plans.
+// blocks per multiprocessor (16 rows of at most 258 floats each: 17 MB on 132 multiprocessors), and
+// kRing pinned plans.
 class Attention {
  public:
   static Result<std::unique_ptr<Attention>> create(const AttentionLimits& limits = {});
@@ -32,21 +32,21 @@ class Attention {
   Attention(const Attention&) = delete;
   Attention& operator=(const Attention&) = delete;
 
-  // Copies the plan to the device, always to the same address: the graph of a captured plan replays
-  // with the contents of the latest plan for as many rows and sequences. Never allocates device
-  // memory; does not wait unless kRing plans are enqueued that the stream has not reached yet.
+  // Copies the plan to the device, always to the same address, so that the graph of a captured plan
+  // replays with the latest plan for the same number of rows and sequences. Never allocates device
+  // memory; only waits if kRing plans are enqueued that the stream has not reached yet.
   Status plan(const AttentionPlan& plan, cudaStream_t stream);
 
   // Requires a plan() of the same step on the same stream. Rows of q start at multiples of 16 bytes
-  // and `out` is dense, else the simple kernel, far slower, is taken. May be captured.
+  // and `out` is dense; otherwise the simple kernel is used, which is far slower. May be captured.
   Status run(const AttentionArgs& args, cudaStream_t stream);
 
  private:
-  static constexpr int kRing = 8;  // a plan is overwritten when kRing more have been made
+  static constexpr int kRing = 8;  // a plan is overwritten kRing plans later
 
   struct Slot {
     std::byte* pinned = nullptr;
-    cudaEvent_t copied = nullptr;  // the copy out of `pinned` is done
+    cudaEvent_t copied = nullptr;  // when the copy out of `pinned` is done
   };
 
   Attention(std::int32_t num_processors, bool hopper, const AttentionLimits& limits);

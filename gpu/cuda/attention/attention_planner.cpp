@@ -14,28 +14,31 @@ namespace {
 constexpr std::int32_t kSpans[] = {64,   128,  192,  256,  384,  512,   768,   1024,
                                    1536, 2048, 3072, 4096, 8192, 16384, 32768, 65536};
 constexpr std::int32_t kWholeTile = std::numeric_limits<std::int32_t>::max();
-constexpr std::int32_t kSpanUnit = 64;  // keys that the warps of a block take in one round
-// Chunks of fewer packed rows than this leave most of a prefill tile empty.
+constexpr std::int32_t kSpanUnit = 64;  // keys that a block's warps process in one round
+// Chunks with fewer packed rows than this would leave most of a prefill tile empty.
 constexpr std::int32_t kMinPrefillRows = 48;
-// How many times faster Hopper's kernel gets through the same tile: 1.3 to 2 (one H100).
+// The speed of Hopper's kernel on the same tile, relative to the other prefill kernel: 1.3 to 2
+// (one H100).
 constexpr double kHopperSpeed = 1.5;
-// It is ahead of the tiled kernel with blocks for a fifth of the multiprocessors already, but for
-// prompts of 64 rows that are all there is (us, 32 heads of 128): 64 rows 6.3 and 5.9, 96 rows 6.2
-// and 8.3, 256 rows 9.9 and 18, 256 rows at the end of 8192 keys 121 and 434.
+// Hopper's kernel already beats the tiled kernel with blocks for a fifth of the multiprocessors,
+// except for prompts of 64 rows without earlier keys. In us, Hopper's kernel and the tiled one, 32
+// heads of 128: 64 rows 6.3 and 5.9, 96 rows 6.2 and 8.3, 256 rows 9.9 and 18, 256 rows at the end
+// of 8192 keys 121 and 434.
 constexpr std::int32_t kShortPrompt = 64;
 
 std::int32_t ceil_of(std::int32_t a, std::int32_t b) {
   return static_cast<std::int32_t>((static_cast<std::int64_t>(a) + b - 1) / b);
 }
 
-// Keys of each item of a tile of so many when spans are at most `span`: as equal as whole rounds of
-// the warps allow.
+// The number of keys per item if a tile's keys are cut into spans of at most `span`: as equal as
+// whole rounds of the warps allow.
 std::int32_t keys_each(std::int32_t keys, std::int32_t span) {
   const std::int32_t items = std::min(ceil_of(keys, span), kMaxItemsPerTile);
   return ceil_of(ceil_of(keys, items), kSpanUnit) * kSpanUnit;
 }
 
-// Behind so many items, where those of a tile begin: in one cluster, where they can all be in one.
+// Where a tile's items begin behind `behind` earlier items: within one cluster, if they all fit
+// into one.
 std::int32_t begin_of(std::int32_t behind, std::int32_t items, std::int32_t log_cluster) {
   const std::int32_t cluster = 1 << log_cluster;
   const std::int32_t left = -behind & (cluster - 1);
@@ -59,8 +62,8 @@ AttentionPlanner::AttentionPlanner(std::int32_t num_processors, const AttentionL
 std::size_t AttentionPlanner::max_bytes() const {
   const auto items = static_cast<std::size_t>(limits_.items);
   const auto tiles = static_cast<std::size_t>(limits_.prefill_tiles);
-  // A sequence has one prefill tile or more: nine numbers a tile bound its six arrays, or its one
-  // of five numbers a tile.
+  // A sequence has at least one prefill tile: nine numbers per tile bound its six arrays, or the
+  // single array of five numbers per tile.
   return PlannedAttention::kItems + items * sizeof(TileItem) + (9 * tiles + 2) * 4 + 6 * 16;
 }
 
@@ -72,9 +75,9 @@ bool AttentionPlanner::choose_prompts(const AttentionPlan& plan, std::int32_t gr
   const std::int32_t packed_rows = prefill_tile_rows(plan.dtype, plan.head_dim);
   const std::int32_t rows = hopper_ ? hopper_prefill_rows(plan.dtype, plan.head_dim) : 0;
   if (packed_rows == 0) return true;
-  std::int64_t tiles = 0;         // of Hopper's kernel
-  std::int64_t packed_tiles = 0;  // of FlashAttention-2's
-  double work = 0;                // rows x keys that their blocks compute, what is empty included
+  std::int64_t tiles = 0;         // tiles of Hopper's kernel
+  std::int64_t packed_tiles = 0;  // tiles of FlashAttention-2's kernel
+  double work = 0;                // rows x keys that their blocks compute, padding included
   double packed_work = 0;
   std::int32_t longest = 0;
   for (std::int32_t s = 0; s < plan.num_sequences; ++s) {
@@ -94,7 +97,7 @@ bool AttentionPlanner::choose_prompts(const AttentionPlan& plan, std::int32_t gr
   const bool hopper = rows > 0 && work <= kHopperSpeed * packed_work;
   const std::int64_t blocks = hopper ? tiles * plan.heads : packed_tiles * plan.kv_heads;
   const std::int32_t fewest = hopper && longest > kShortPrompt ? slots_ / 10 : slots_ / 4;
-  // Too few to occupy the GPU: the tiled kernel has more, and cuts them.
+  // Too few to occupy the GPU. The tiled kernel has more blocks, and also cuts the keys.
   if (blocks < fewest) {
     prefill_.clear();
     return true;
@@ -124,19 +127,19 @@ bool AttentionPlanner::gather_tiles(const AttentionPlan& plan, std::int32_t grou
       tiles_.push_back({s, packed, count, sequence.kv_len - sequence.num_rows + last_row + 1});
     }
   }
-  // The longest first: they end last. Those that are cut come before those that are not.
+  // The longest first, since they end last. Tiles that are cut come before those that are not.
   std::stable_sort(tiles_.begin(), tiles_.end(),
                    [](const Tile& a, const Tile& b) { return a.keys > b.keys; });
   return true;
 }
 
-// The cut that promises the shortest time, in nanoseconds as measured on an H200 (only the ratios
-// matter). The memory's own time is the same for all and left out. A round of blocks takes 3.5 us
-// whatever its keys, and a block 8 ns a key of 128 elements that it has for itself; merging takes
-// 2.4 us and a little an item, more when two blocks of a multiprocessor do it at once. In clusters
-// it takes 1 us; what they merge is kept to one block a multiprocessor: with two, which find room
-// later than blocks alone do, a step of 8 rows of llama-3-8b took 3.7 us a layer longer than uncut.
-// Recorded launches keep their clusters where longer contexts are cut into more.
+// The cut with the shortest predicted time, in nanoseconds as measured on an H200 (only the ratios
+// matter). The memory's own time is the same for all cuts and left out. A round of blocks takes 3.5
+// us regardless of its keys, and a block takes 8 ns per key of 128 elements; merging takes 2.4 us
+// and a little per item, more if two blocks of a multiprocessor merge at once. Merging in clusters
+// takes 1 us, but is limited to one block per multiprocessor: with two, which are placed later than
+// single blocks, a step of 8 rows of llama-3-8b took 3.7 us per layer longer than uncut. Recorded
+// launches keep their clusters when longer contexts are cut into more items.
 AttentionPlanner::Cut AttentionPlanner::choose_cut(const AttentionPlan& plan, std::int32_t bound,
                                                    std::int32_t log_cluster) const {
   const std::int32_t max_items = std::min(bound, max_split_blocks_ / plan.kv_heads);
@@ -291,8 +294,8 @@ PlannedAttention AttentionPlanner::plan(const AttentionPlan& plan, std::byte* to
   std::int32_t bound = limits_.items;
   std::int32_t log_cluster = hopper_ ? log2_of(kMaxTileCluster) : 0;
   if (plan.captured) {
-    // Room to cut, to about one block a multiprocessor, or four ways while all still run at once.
-    // Empty blocks are not free: 160 of them took 0.7 us.
+    // Allows cuts up to about one block per multiprocessor, or four ways while all blocks still run
+    // at once. Empty blocks are not free: 160 of them took 0.7 us.
     const std::int32_t whole =
         std::min(plan.num_rows * ceil_of(group, TileItem::kRows),
                  plan.num_rows * group / TileItem::kRows + plan.num_sequences);
@@ -308,7 +311,7 @@ PlannedAttention AttentionPlanner::plan(const AttentionPlan& plan, std::byte* to
   const Cut whole{kWholeTile, plan.captured ? log_cluster : 0};
   write_items(plan, tiles_.empty() ? whole : choose_cut(plan, bound, log_cluster), to, planned);
   planned.fits = true;
-  if (plan.captured) planned.grid_items = bound;  // what other steps of the same shape may need
+  if (plan.captured) planned.grid_items = bound;  // other steps of the same shape may need as many
   if (prefill_.empty()) return planned;
   if (hopper_rows_ > 0) {
     write_hopper(plan, to, planned);

@@ -1,5 +1,5 @@
-// The three kernels of attention and what each takes. Framework-free launchers: they enqueue, never
-// allocate or synchronise.
+// The three kernels of attention and their operands. Framework-free launchers: they enqueue, and
+// never allocate or synchronise.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,7 +11,7 @@
 
 namespace tandem::cuda {
 
-// AttentionArgs as kernels take them: element strides of [T, heads, d] views.
+// AttentionArgs in the kernels' form: element strides of [T, heads, d] views.
 struct AttentionOperands {
   const void* q = nullptr;
   std::int64_t q_row = 0;
@@ -46,24 +46,24 @@ struct alignas(16) TileItem {
   std::int32_t end_key;
   std::int32_t tile;        // which tile: index of its arrival counters
   std::int32_t first_item;  // the tile's items are first_item .. first_item + num_items
-  std::int32_t num_items;   // 1: the block writes `out` itself; 0: there is no item here
+  std::int32_t num_items;   // 1: the block writes `out` itself; 0: an empty item
   std::int32_t settled;     // as AttentionSequence
 };
 static_assert(sizeof(TileItem) == 48);
 
-// At most so many items share a tile: the merging block keeps their weights in shared memory.
+// The maximum number of items per tile: the merging block keeps their weights in shared memory.
 constexpr std::int32_t kMaxItemsPerTile = 128;
-// Where a cluster has all of a tile's items, its blocks merge them through their shared memory.
-// What every GPU with clusters can place.
+// If a cluster has all of a tile's items, its blocks merge them through their shared memory. Every
+// GPU with clusters can place this many blocks.
 constexpr std::int32_t kMaxTileCluster = 8;
 
 struct TiledArgs {
   AttentionOperands attention;
   DType dtype = DType::bf16;
-  const std::int32_t* num_items = nullptr;  // device; blocks beyond leave at once
+  const std::int32_t* num_items = nullptr;  // device; blocks beyond exit at once
   const TileItem* items = nullptr;          // device
-  std::int32_t grid_items = 0;              // blocks launched a KV head, whole clusters
-  std::int32_t log_cluster = 0;             // of 2^this blocks, one behind another
+  std::int32_t grid_items = 0;              // blocks launched per KV head; whole clusters
+  std::int32_t log_cluster = 0;             // clusters have 2^log_cluster consecutive blocks
   float* partial = nullptr;          // [items, kv_heads, 16 (d + 2)]: parts, as tiled_merge.cuh
   std::uint32_t* arrived = nullptr;  // [tiles, kv_heads], zero before and after
 };
@@ -71,13 +71,13 @@ struct TiledArgs {
 // f16 or bf16; d of 64, 96, 128, 256; 16-byte aligned keys, 4-byte aligned rows of q and out.
 bool tiled_supports(DType dtype, std::int64_t head_dim);
 Status launch_tiled_attention(const TiledArgs& args, cudaStream_t stream);
-// Once before the first launch: kernels that need more shared memory than is granted unasked.
+// Called once before the first launch, for kernels that need more shared memory than the default.
 Status prepare_tiled_attention();
 
 // ---- prefill: FlashInfer's FlashAttention-2 kernel, 128 (d 256: 64) packed rows a block --------
 
-// Device arrays in FlashInfer's terms. Requests 2 i are sequences, odd ones the gaps between them,
-// so that rows and page ids of the sequences may lie anywhere.
+// Device arrays in FlashInfer's terms. Even requests (2 i) are sequences, odd ones the gaps between
+// them, so that the rows and page ids of the sequences may lie anywhere.
 struct PrefillArgs {
   AttentionArgs attention;
   std::int32_t num_tiles = 0;
@@ -90,9 +90,9 @@ struct PrefillArgs {
   std::int32_t* last_page_tokens = nullptr;  // [num_requests]
 };
 
-// Packed rows a block takes, 0: not supported.
+// Packed rows per block, 0: not supported.
 std::int32_t prefill_tile_rows(DType dtype, std::int64_t head_dim);
-// `out` dense; 16-byte aligned keys and rows of q.
+// Requires dense `out`, and 16-byte aligned keys and rows of q.
 Status launch_prefill_attention(const PrefillArgs& args, cudaStream_t stream);
 
 // ---- simple: any dtype, d up to 256, any stride ------------------------------------------------

@@ -13,7 +13,7 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// 16 bytes, past L1; zeros when not `valid` (nothing is read then). `policy`: cache_policy.cuh.
+// Copies 16 bytes, past L1; zeros, without reading, if not `valid`. `policy`: cache_policy.cuh.
 __device__ __forceinline__ void copy16_async(std::uint32_t to, const void* from, bool valid,
                                              std::uint64_t policy) {
   asm volatile(
@@ -29,8 +29,8 @@ __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending) : "memory");
 }
 
-// Four 8 x 8 matrices of 2-byte elements; lane 8 i + r gives the address of row r of matrix i, and
-// receives elements (lane / 4, 2 (lane % 4) + {0, 1}) of each, of its transpose in the second form.
+// Loads four 8 x 8 matrices of 2-byte elements. Lane 8 i + r gives row r's address of matrix i and
+// gets elements (lane / 4, 2 (lane % 4) + {0, 1}) of each; of its transpose in the second form.
 __device__ __forceinline__ void load_matrices(std::uint32_t (&to)[4], std::uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -45,9 +45,9 @@ __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&to)[4],
                : "memory");
 }
 
-// c [16, 8] += a [16, 16] b [16, 8]. Lane l holds of a rows l / 4 (a[0], a[2]) and l / 4 + 8 (a[1],
-// a[3]), columns 2 (l % 4) + {0, 1} and, in a[2] and a[3], 8 more; of b columns l / 4, rows
-// likewise; of c rows l / 4 (c[0], c[1]) and l / 4 + 8, columns 2 (l % 4) + {0, 1}.
+// c [16, 8] += a [16, 16] b [16, 8]. Lane l holds, of a, rows l / 4 (a[0], a[2]) and l / 4 + 8
+// (a[1], a[3]), columns 2 (l % 4) + {0, 1} and, in a[2] and a[3], 8 more; of b, columns l / 4, rows
+// likewise; of c, rows l / 4 (c[0], c[1]) and l / 4 + 8, columns 2 (l % 4) + {0, 1}.
 template <typename T>
 __device__ __forceinline__ void multiply_add(float (&c)[4], const std::uint32_t (&a)[4],
                                              std::uint32_t b0, std::uint32_t b1);
@@ -71,7 +71,7 @@ __device__ __forceinline__ void multiply_add<__half>(float (&c)[4], const std::u
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Two floats as two neighbouring elements, the first in the low half.
+// Packs two floats as neighbouring elements, the first in the low half.
 template <typename T>
 __device__ __forceinline__ std::uint32_t pack2(float low, float high);
 template <>

@@ -1,6 +1,6 @@
-// FlashInfer's FlashAttention-2 kernel over the paged cache, fed with this project's plan. Used for
-// what it does best, long chunks, and always with a tile's keys in one block: its way of splitting
-// them would pass the partial results through the compute dtype.
+// FlashInfer's FlashAttention-2 kernel over the paged cache, driven by this project's plan. It is
+// used where it is best, for long chunks, and always with a tile's keys in one block: splitting
+// them its way would round the partial results to the compute dtype.
 #pragma once
 
 #include <flashinfer/attention/default_prefill_params.cuh>
@@ -44,7 +44,7 @@ Status launch_prefill(const PrefillArgs& args, cudaStream_t stream) {
   params.request_indices = args.request_of_tile;
   params.qo_tile_indices = args.tile_in_request;
   params.kv_tile_indices = args.zeros;
-  params.kv_chunk_size_ptr = args.zeros;  // read, not used: tiles are not split
+  params.kv_chunk_size_ptr = args.zeros;  // read but not used: tiles are not split
   params.padded_batch_size = static_cast<std::uint32_t>(args.num_tiles);
   constexpr int kRows = kD > 128 ? 64 : 128;
   return cuda_status(

@@ -1,4 +1,4 @@
-// FlashInfer's prefill kernel for f16: one file a dtype, so that they compile side by side.
+// FlashInfer's prefill kernel for f16: one file per dtype, so that they compile in parallel.
 #include "gpu/cuda/attention/instances.h"
 #include "gpu/cuda/attention/prefill.cuh"
 

@@ -3,11 +3,11 @@
 //
 // Grid: KV heads x items. Each warp of a block takes every kWarps-th group of 16 keys through its
 // own ring of cp.async stages, so the main loop has no block-wide barrier: copies of kStages - 1
-// groups are in flight per warp, 64 KB per multiprocessor and more, which is what the memory needs
-// to stay busy. Bound by reading K and V once; the tensor cores would be 4 times as fast, also with
-// one valid row of 16, so the kernel is the same for every group size. Warps, and then the items of
-// a tile, are merged by their softmax maxima: the latter through shared memory where their blocks
-// are one cluster's, else by the last block of a tile to arrive.
+// groups are in flight per warp, at least 64 KB per multiprocessor, as needed to keep the memory
+// busy. Bound by reading K and V once; the tensor cores would be 4 times as fast, even with one
+// valid row of 16, so the kernel is the same for every group size. Warps, and then the items of a
+// tile, are merged by their softmax maxima: items through shared memory if their blocks form one
+// cluster, otherwise by the last block of the tile to arrive.
 #pragma once
 
 #include <cmath>
@@ -38,7 +38,7 @@ class TiledWarp {
         values_(static_cast<std::int64_t>(args_.kv_heads) * args_.cache.page_tokens * kD),
         shared_(shared_address(shared)) {}
 
-  // The first element of this lane's key in the group of 16 that starts at `first`.
+  // The first element of this lane's key, in the group of 16 keys that starts at `first`.
   __device__ std::int64_t place_of(int first) const {
     const int key = min(first + lane_ % 16, item_.end_key - 1);
     const int page_tokens = args_.cache.page_tokens;
@@ -52,7 +52,7 @@ class TiledWarp {
   __device__ void copy(int stage, int first, std::int64_t place) const {
     const std::uint32_t to = shared_ + stage * 2 * Shape::kTileBytes;
     const T* base = static_cast<const T*>(args_.cache.base);
-    std::int64_t from[Shape::kChunks / 2];  // all shuffles first: their latencies overlap
+    std::int64_t from[Shape::kChunks / 2];  // all shuffles first, so that latencies overlap
 #pragma unroll
     for (int i = 0; i < Shape::kChunks / 2; ++i) {
       const int piece = lane_ + 32 * i;
@@ -69,7 +69,7 @@ class TiledWarp {
     }
   }
 
-  // This lane's part of Q, as multiply_add wants it; rows past the tile's are zero.
+  // Loads this lane's part of Q in the layout of multiply_add; rows past the tile's are zero.
   __device__ void load_queries() {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -89,7 +89,7 @@ class TiledWarp {
     }
   }
 
-  // One step of the online softmax over the 16 keys from `first` on, which lie in `stage`.
+  // One step of the online softmax over the 16 keys from `first` on, which are in stage `stage`.
   __device__ void attend(int stage, int first) {
     const std::uint32_t keys = shared_ + stage * 2 * Shape::kTileBytes;
     float s[2][4] = {};
@@ -144,7 +144,7 @@ class TiledWarp {
     }
   }
 
-  // Leaves the warp's state in shared memory: out [rows, stride], max [rows], sum [rows].
+  // Stores the warp's state in shared memory: out [rows, stride], max [rows], sum [rows].
   __device__ void leave(float* out, float* max, float* sum) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -171,14 +171,14 @@ class TiledWarp {
   const int kv_head_;
   const int lane_;
   const int group_;
-  const std::int64_t values_;  // elements from a key to its value
+  const std::int64_t values_;  // distance from a key to its value
   const std::uint32_t shared_;
   const std::uint64_t once_ = evict_first_policy();
   std::uint32_t q_[kD / 16][4];
   float out_[kD / 8][4] = {};
   float max_[2] = {-INFINITY, -INFINITY};
   float sum_[2] = {0, 0};
-  int visible_[2];  // keys that the row may see, those past the span left out
+  int visible_[2];  // number of keys visible to the row, without those past the span
 };
 
 template <typename T, int kD>
@@ -188,21 +188,21 @@ __global__ __launch_bounds__(TiledShape<kD>::kThreads,
   constexpr int kRows = Shape::kRows;
   constexpr int kStride = Shape::kWarps * Shape::kKeys;
   extern __shared__ __align__(128) char shared[];
-  // KV heads first: most blocks without an item come last.
+  // KV heads vary fastest, so that most blocks without an item come last.
   const auto index = static_cast<std::int32_t>(blockIdx.y);
   const auto kv_head = static_cast<int>(blockIdx.x);
   const TileItem item = args.items[index];
   if (index >= *args.num_items || item.num_items == 0) return;
-  // The next kernel's blocks go where this one's have ended, to let weights come, while others of
-  // this one still run: 1 to 2 % of a step of 8 to 64 rows (H100). Where tiles are merged in the
-  // end that would be in the way of it: 1 % more for one row (H200).
+  // The next kernel's blocks start where this one's have ended, to load weights, while others of
+  // this one still run: saves 1 to 2 % of a step of 8 to 64 rows (H100). Split tiles do not allow
+  // it, as it would delay their merging: 1 % more time for one row (H200).
   const bool whole = item.num_items == 1;
   if (whole) allow_next_kernel();
   const int warp = static_cast<int>(threadIdx.x) / 32;
   TiledWarp<T, kD> state(args, item, kv_head, shared + warp * Shape::kWarpBytes);
 
   // Items and page ids were copied before the step's first kernel, and settled keys were written
-  // before that; q and the newest keys were not.
+  // even before that; q and the newest keys may still be missing.
   const int first = item.begin_key + warp * Shape::kKeys;
   std::int64_t place[Shape::kStages];
 #pragma unroll
@@ -213,7 +213,7 @@ __global__ __launch_bounds__(TiledShape<kD>::kThreads,
 #pragma unroll
     for (int stage = 0; stage < Shape::kStages - 1; ++stage) {
       const int key = first + stage * kStride;
-      // Settled keys come first, and so do their stages.
+      // Settled keys come first, and so do the stages that hold them.
       if ((min(key + Shape::kKeys, item.end_key) <= item.settled) != settled) continue;
       if (key < item.end_key) state.copy(stage, key, place[stage]);
       commit_copies();
@@ -227,7 +227,7 @@ __global__ __launch_bounds__(TiledShape<kD>::kThreads,
   int stage = 0;
   for (int key = first; key < item.end_key; key += kStride) {
     wait_for_copies<Shape::kStages - 2>();
-    __syncwarp();  // all lanes' copies have landed, and the stage before this one has been read
+    __syncwarp();  // all lanes' copies have landed, and the previous stage has been read
     const int ahead = key + (Shape::kStages - 1) * kStride;
     const int free_stage = stage == 0 ? Shape::kStages - 1 : stage - 1;
     if (ahead < item.end_key) {
@@ -239,7 +239,7 @@ __global__ __launch_bounds__(TiledShape<kD>::kThreads,
     stage = stage + 1 == Shape::kStages ? 0 : stage + 1;
   }
   wait_for_copies<0>();
-  __syncthreads();  // the stages become the warps' results
+  __syncthreads();  // the stages' memory now holds the warps' results
   const TiledParts<kD> parts(shared);
   state.leave(parts.out + warp * kRows * Shape::kResultStride, parts.max + warp * kRows,
               parts.sum + warp * kRows);
@@ -258,12 +258,12 @@ __global__ __launch_bounds__(TiledShape<kD>::kThreads,
     cluster_wait();
     merge_in_cluster<T, kD>(args, item, index, kv_head, parts.mixed);
     cluster_arrive();
-    cluster_wait();  // nobody reads this block's shared memory any more
+    cluster_wait();  // no other block reads this block's shared memory any more
     return;
   }
 
-  // The last block of the tile to arrive sees all partial results: the barrier orders a block's
-  // stores before its first thread's arrival, which releases them, and likewise its reads.
+  // The tile's last block to arrive sees all partial results: the barrier orders a block's stores
+  // before its first thread's arrival, which releases them, and likewise its reads.
   __shared__ bool last;
   __syncthreads();
   if (threadIdx.x == 0) {

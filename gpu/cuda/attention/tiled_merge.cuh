@@ -1,7 +1,7 @@
-// How the parts of a tile become its result: those of a block's warps, then those of several
-// blocks, through the shared memory of their cluster or through L2. A part is out [rows, d] of its
-// keys, not divided by the sum, and the maximum and the sum of each row [rows, 2]; exponents are
-// of 2.
+// Merges the parts of a tile into its result: first those of a block's warps, then those of several
+// blocks, through the shared memory of their cluster or through L2. A part is out [rows, d] over
+// its own keys, not yet divided by the sum, and each row's maximum and sum [rows, 2]; exponents are
+// to base 2.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@
 
 namespace tandem::cuda {
 
-// Where a block's parts lie in shared memory, in place of its stages.
+// The layout of a block's parts in shared memory, where the stages were.
 template <int kD>
 struct TiledParts {
   using Shape = TiledShape<kD>;
@@ -29,7 +29,7 @@ struct TiledParts {
         mixed(sum + Shape::kWarps * Shape::kRows) {}
 };
 
-// Where row r of the tile goes.
+// Returns where row r of the tile goes.
 template <typename T>
 __device__ __forceinline__ T* row_of(const AttentionOperands& args, const TileItem& item,
                                      int kv_head, int r) {
@@ -53,14 +53,14 @@ __device__ __forceinline__ void add_columns(float (&sum)[4], float factor, const
   sum[3] += factor * part.w;
 }
 
-// The warps' parts, which have been left: to the tile's rows where they are all there is (`to`
-// null), else to the part `to`.
+// Merges the warps' parts, which are in shared memory: into the tile's rows if there are no other
+// parts (`to` is null), otherwise into the part `to`.
 template <typename T, int kD>
 __device__ __forceinline__ void mix_warps(const TiledArgs& args, const TileItem& item, int kv_head,
                                           const TiledParts<kD>& parts, float* to) {
   using Shape = TiledShape<kD>;
   constexpr int kRows = Shape::kRows;
-  constexpr int kBatch = 4;  // results of a thread that are under way together
+  constexpr int kBatch = 4;  // results in flight per thread
   const int num_columns = item.count * kD / 4;
   for (int begin = static_cast<int>(threadIdx.x); begin < num_columns;
        begin += kBatch * Shape::kThreads) {
@@ -109,8 +109,8 @@ __device__ __forceinline__ void mix_warps(const TiledArgs& args, const TileItem&
   }
 }
 
-// The parts of a tile's items in L2, always in the same order, by the block that arrived last: what
-// counts is that the loads are in flight together. A tile of up to 16 items takes one round trip.
+// Merges the parts of a tile's items in L2, always in the same order, in the block that arrived
+// last. Keeping the loads in flight together is decisive: up to 16 items take one round trip.
 template <typename T, int kD>
 __device__ void merge_items(const TiledArgs& args, const TileItem& item, int kv_head,
                             float* shared) {
@@ -124,7 +124,7 @@ __device__ void merge_items(const TiledArgs& args, const TileItem& item, int kv_
   float* max = shared;                             // [items, rows]
   float* sum = shared + kMaxItemsPerTile * kRows;  // [items, rows]
 
-  float4 part[kBatch];  // of row and columns number i, items `begin` and on
+  float4 part[kBatch];  // for row and columns number i, items from `begin` on
   const int num_columns = item.count * kD / 4;
   const auto load = [&](int i, int begin) {
 #pragma unroll
@@ -169,8 +169,8 @@ __device__ void merge_items(const TiledArgs& args, const TileItem& item, int kv_
   }
 }
 
-// The same where the items' blocks are one cluster's, each of which has its own part at `part` in
-// shared memory: each merges some of the columns.
+// Merges where the items' blocks form one cluster: each block has its own part at `part` in shared
+// memory and merges some of the columns.
 template <typename T, int kD>
 __device__ void merge_in_cluster(const TiledArgs& args, const TileItem& item, int index,
                                  int kv_head, const float* part) {
@@ -183,7 +183,7 @@ __device__ void merge_in_cluster(const TiledArgs& args, const TileItem& item, in
     float4 parts[kMaxTileCluster];
     float2 max_sum[kMaxTileCluster];
 #pragma unroll
-    for (int j = 0; j < kMaxTileCluster; ++j) {  // all reads first: their latencies overlap
+    for (int j = 0; j < kMaxTileCluster; ++j) {  // all reads first, so that latencies overlap
       parts[j] = make_float4(0, 0, 0, 0);
       max_sum[j] = make_float2(-INFINITY, 0);
       if (j >= item.num_items) continue;

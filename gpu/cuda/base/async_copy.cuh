@@ -1,5 +1,5 @@
-// The copy engine of sm_90 and later (bulk copies into shared memory, counted by mbarriers) and the
-// tensor cores' 16-bit product, as functions. Older GPUs never reach the callers.
+// Wrappers of the copy engine of sm_90 and later (bulk copies into shared memory, counted by
+// mbarriers) and of the tensor cores' 16-bit product. Callers never run on older GPUs.
 #pragma once
 
 #include <cuda.h>
@@ -18,7 +18,7 @@ __device__ __forceinline__ void barrier_init(std::uint32_t barrier, std::uint32_
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-// Makes initialised barriers known to the copy engine.
+// Makes initialised barriers visible to the copy engine.
 __device__ __forceinline__ void barrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -27,7 +27,7 @@ __device__ __forceinline__ void barrier_arrive(std::uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// One arrival, and `bytes` of bulk copies that must land before the phase ends.
+// Arrives once and adds `bytes` of bulk copies that must land before the phase ends.
 __device__ __forceinline__ void barrier_expect(std::uint32_t barrier, std::uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
@@ -49,8 +49,8 @@ __device__ __forceinline__ void tensor_prefetch(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-// A box of a 3-dimensional tensor to shared memory, its first element at (0, y, z); elements
-// outside the tensor become zeros and count as bytes all the same.
+// Copies a box of a 3-dimensional tensor to shared memory; its first element is at (0, y, z).
+// Elements outside the tensor become zeros and count towards the expected bytes as well.
 __device__ __forceinline__ void tensor_copy(std::uint32_t to, const CUtensorMap* map, int y, int z,
                                             std::uint32_t barrier, std::uint64_t policy) {
   asm volatile(

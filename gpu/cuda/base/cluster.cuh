@@ -1,6 +1,6 @@
-// Blocks that are placed together (LaunchShape::cluster; sm_90 on): their barrier in two halves,
-// and a read of another block's shared memory. Code for older GPUs has no clusters and must not
-// ask.
+// Thread block clusters (LaunchShape::cluster; sm_90 on): their barrier in two halves, and reads of
+// another block's shared memory. Code for older GPUs has no clusters and must not call these
+// functions.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,7 +9,7 @@
 
 namespace tandem::cuda {
 
-// What lies at `local` of one's own shared memory, in that of block number `block` of the cluster.
+// The address, in block number `block` of the cluster, of the object at `local` in shared memory.
 __device__ __forceinline__ std::uint32_t cluster_address(std::uint32_t local, int block) {
   std::uint32_t there = local;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -18,14 +18,14 @@ __device__ __forceinline__ std::uint32_t cluster_address(std::uint32_t local, in
   return there;
 }
 
-// Every thread of the cluster that has not exited arrives, and waits where it must know that all
-// have: what each wrote before it arrived is then seen by all.
+// Every thread of the cluster that has not exited must arrive, and waits where it depends on all
+// having arrived. Writes of a thread before its arrival are then visible to all.
 __device__ __forceinline__ void cluster_arrive() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 #endif
 }
-// The same where nothing was written but barriers that barrier_init_fence() has made known.
+// For threads that wrote nothing but barriers already published by barrier_init_fence().
 __device__ __forceinline__ void cluster_arrive_relaxed() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
@@ -37,7 +37,7 @@ __device__ __forceinline__ void cluster_wait() {
 #endif
 }
 
-// Of the same place in that block.
+// Reads from block `block` the value at the same shared-memory offset as `local`.
 __device__ __forceinline__ float4 read_block(const float* local, int block) {
   float4 v{};
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -1,4 +1,4 @@
-// CUDA's error codes as Status.
+// Converts CUDA's error codes to Status.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,12 +9,12 @@
 
 namespace tandem::cuda {
 
-// `what` names the call or the operation. Out of memory is resource_exhausted; anything else is
-// internal and, for most codes, means that the context is lost.
+// `what` names the call or the operation. Out of memory becomes resource_exhausted; all other codes
+// become internal and, mostly, mean that the context is lost.
 Status cuda_status(cudaError_t code, std::string_view what);
 
-// The current GPU has programmatic dependent launch (sm_90 on). Asked of the driver once: a process
-// uses one kind of GPU.
+// True if the current GPU has programmatic dependent launch (sm_90 on). The driver is asked only
+// once, as a process uses one kind of GPU.
 bool gpu_overlaps_kernels();
 
 }  // namespace tandem::cuda

@@ -1,4 +1,4 @@
-// Device memory that an operation's own state lies in.
+// Owns device memory for an operation's own state.
 #pragma once
 
 #include <cuda_runtime_api.h>

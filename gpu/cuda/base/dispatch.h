@@ -1,4 +1,4 @@
-// From a runtime dtype to a template argument.
+// Converts a runtime dtype to a template argument.
 #pragma once
 
 #include <cuda_bf16.h>

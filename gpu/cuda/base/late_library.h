@@ -1,23 +1,23 @@
-// A library that is looked for when it is needed, and not linked.
+// A shared library that is loaded when it is needed instead of linked.
 #pragma once
 
 #include <string>
 
 namespace tandem::cuda {
 
-// Stays loaded to the process's end. One thread.
+// Stays loaded until the process ends. For use by one thread.
 class LateLibrary {
  public:
-  // Looks where the loader does.
+  // Searches where the dynamic loader does.
   explicit LateLibrary(const char* file);
 
-  // Sets `function` to the one of that name; it must be of that type.
+  // Sets `function` to the function of that name, which must have that type.
   template <typename Function>
   void find(Function*& function, const char* name) {
     function = reinterpret_cast<Function*>(address_of(name));
   }
 
-  // What was missing first, the library or one of its functions; empty: all of it is there.
+  // The first missing item, the library or one of its functions; empty if nothing is missing.
   const std::string& missing() const { return missing_; }
 
  private:

@@ -1,13 +1,13 @@
-// One way to launch a kernel, with its errors as Status and, where the GPU has it (sm_90 on),
-// programmatic dependent launch: the kernel's blocks may be placed while the kernel before it in
-// the stream still runs, which hides about 0.3 us of every launch in a captured step.
+// Launches a kernel and returns its errors as Status. Where the GPU has it (sm_90 on), it uses
+// programmatic dependent launch: the kernel's blocks may be placed while the previous kernel of the
+// stream still runs, which hides about 0.3 us of every launch in a captured step.
 //
 // A kernel that is launched with `overlap` must call wait_for_previous_kernels() in every thread
-// before it reads or writes anything that an earlier kernel of the stream wrote, reads or may still
-// read: buffers are reused from layer to layer, so that is all memory but weights, the kernel's own
-// parameters, what upload.cu has brought for this step, and keys of earlier steps. It may call
-// allow_next_kernel() at any time, also first of all: the next kernel waits for the end of this
-// one, whatever it was allowed. Only the early blocks' room is at stake.
+// before it touches memory that an earlier kernel of the stream wrote, reads or may still read.
+// Buffers are reused from layer to layer, so that is all memory but weights, the kernel's own
+// parameters, data that upload.cu has copied for this step, and keys of earlier steps. It may call
+// allow_next_kernel() at any time, even at its very beginning: the next kernel's wait lasts until
+// this one has ended anyway. The call only decides when the next blocks take up room.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -27,13 +27,13 @@ namespace tandem::cuda {
 struct LaunchShape {
   dim3 grid;
   dim3 block;
-  std::size_t shared_bytes = 0;  // beyond 48 KiB the kernel's attribute must be raised beforehand
+  std::size_t shared_bytes = 0;  // above 48 KiB, set the kernel's attribute before the launch
   bool overlap = false;
-  dim3 cluster = 1;  // blocks that are placed together; sm_90 on
+  dim3 cluster = 1;  // blocks per cluster; sm_90 on
 };
 
-// Enqueues; never allocates or synchronises. `what` names the operation in the error. In a capture
-// the dependency is recorded as it is.
+// Enqueues; never allocates or synchronises. `what` names the operation in the error. In a capture,
+// the dependency is recorded too.
 template <typename... Params, typename... Args>
 Status launch_kernel(std::string_view what, const LaunchShape& shape, cudaStream_t stream,
                      void (*kernel)(Params...), Args&&... args) {

@@ -1,4 +1,4 @@
-// The two calls of programmatic dependent launch inside a kernel; launch.h says when.
+// The two device calls of programmatic dependent launch; launch.h says when to use them.
 #pragma once
 
 #include <cuda_runtime.h>

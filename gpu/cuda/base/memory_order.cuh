@@ -1,5 +1,5 @@
-// Loads and stores with a named ordering: of words that other blocks, streams, GPUs or the CPU
-// write, and of memory across a link.
+// Loads and stores with an explicit memory order, for words that other blocks, streams, GPUs or the
+// CPU write, and for memory across a link.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -33,12 +33,12 @@ __device__ __forceinline__ std::uint64_t load_relaxed_system(const std::uint64_t
   return value;
 }
 
-// Makes what relaxed loads of this thread have seen an acquire.
+// Makes this thread's earlier relaxed loads acquire loads.
 __device__ __forceinline__ void fence_system() {
   asm volatile("fence.acq_rel.sys;" ::: "memory");
 }
 
-// Among the blocks and kernels of this GPU.
+// Scope: the blocks and kernels of this GPU.
 __device__ __forceinline__ std::uint64_t load_relaxed(const std::uint64_t* from) {
   std::uint64_t value;
   asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
@@ -65,8 +65,8 @@ __device__ __forceinline__ std::uint32_t add_acquire_release(std::uint32_t* to,
   return old;
 }
 
-// 16 or fewer bytes of host memory or another GPU's, written before a word that this block has
-// acquired: always over the link, no cache of this processor keeps them.
+// Load 16, 4 or 2 bytes of host memory or another GPU's that were written before a word which this
+// block has acquired. They always cross the link, as no cache of this GPU keeps the bytes.
 __device__ __forceinline__ uint4 load16_system(const void* from) {
   uint4 value;
   asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -86,7 +86,7 @@ __device__ __forceinline__ std::uint16_t load2_system(const void* from) {
   return value;
 }
 
-// Nanoseconds; advances in steps of up to a microsecond.
+// Time in nanoseconds; advances in steps of up to a microsecond.
 __device__ __forceinline__ std::uint64_t global_time_ns() {
   std::uint64_t value;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(value)::"memory");

@@ -1,4 +1,4 @@
-// Another GPU for a few calls.
+// Selects another GPU for a few calls.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,7 +8,7 @@
 
 namespace tandem::cuda {
 
-// The calling thread's GPU is another one until this goes.
+// Changes the calling thread's current GPU for the lifetime of this object.
 class OnGpu {
  public:
   explicit OnGpu(int gpu) {

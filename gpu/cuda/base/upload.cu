@@ -9,15 +9,15 @@ namespace {
 
 constexpr unsigned kThreads = 128;
 
-// `units` whole ones, and `tail` bytes behind them.
+// Copies `units` whole units, and `tail` bytes behind them.
 template <typename Unit>
 __global__ void upload(Unit* device, const Unit* pinned, std::size_t units, std::size_t tail) {
-  // The next kernel is not allowed before the end: kernels read a step's input (lora, offer,
-  // rope_append, attention) and keys of earlier steps (attention) before they wait for those in
-  // front, and each is let in by the one before it alone.
+  // The next kernel is not admitted early: kernels read a step's input (lora, offer, rope_append,
+  // attention) and keys of earlier steps (attention) before they wait for the kernels in front, and
+  // only the kernel directly before one can admit it.
   const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i < units) {
-    // The host has written it before this launch: no kernel before need have ended for that.
+    // The host wrote it before this launch, so it can be read before earlier kernels have ended.
     const Unit value = __ldcv(pinned + i);
     wait_for_previous_kernels();
     device[i] = value;
@@ -27,7 +27,7 @@ __global__ void upload(Unit* device, const Unit* pinned, std::size_t units, std:
     wait_for_previous_kernels();
     reinterpret_cast<unsigned char*>(device)[at] = value;
   }
-  __threadfence();  // the stores are there when this block has ended and the next kernel begins
+  __threadfence();  // makes the stores visible when this block ends and the next kernel begins
 }
 
 template <typename Unit>

@@ -1,7 +1,7 @@
-// out[t] = the ranks' part[t], one after another: all blocks read from all ranks, each every
-// blocks-th chunk of a rank's row. Bound by the meeting, then by reading the others' parts, of
-// which a thread has several pieces on their way at once: a trip over the link is long. Where NCCL
-// has gathered the parts (join), the same without the meeting.
+// out[t] = all ranks' part[t], concatenated. Every block reads from all ranks: one in `blocks` of
+// the chunks of a rank's row. Bound by the meeting, then by reading the other ranks' parts; a
+// thread keeps several loads in flight, because a round trip over the link takes long. If NCCL has
+// gathered the parts (join), the same without the meeting.
 #include <algorithm>
 
 #include "gpu/cuda/base/launch.h"
@@ -27,11 +27,11 @@ struct Gathered {
 struct GatherParams {
   GroupEnd end;
   const float* part;
-  std::int32_t cols;  // of the part
+  std::int32_t cols;  // the part's number of columns
   Gathered to;
 };
 
-// Elements [begin, end) of a row.
+// Copies elements [begin, end) of a row.
 template <int V>
 __device__ __forceinline__ void copy_piece(const float* from, float* to, std::int32_t begin,
                                            std::int32_t end) {
@@ -55,7 +55,7 @@ __device__ __forceinline__ void copy_piece(const float* from, float* to, std::in
   }
 }
 
-// By all blocks of the grid.
+// Called by all blocks of the grid.
 __device__ __forceinline__ void join_parts(const ShownParts& parts, std::int32_t size,
                                            const Gathered& g) {
   std::int32_t width = 0;
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(kThreads) all_gather(const __grid_constant__ G
   Meeting meeting(p.end);
   if (!meeting.meet(p.part, p.cols, shown)) return;
   meeting.end();
-  if (p.end.shares_gpu) allow_next_kernel();  // not before, as in all_reduce
+  if (p.end.shares_gpu) allow_next_kernel();  // not earlier, for the reason in all_reduce
   join_parts(shown, p.end.size, p.to);
 }
 
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void mark(std::uint32_t* count, std::uint32_t* shown) {
   const std::uint32_t next = *count + 1;
   *count = next;
-  // release: pairs with the acquire in the watch
+  // release: pairs with the watch's acquire
   store_release_system(shown, next);
 }
 
@@ -113,7 +113,7 @@ Gathered gathered(const TensorView& out) {
           static_cast<std::int32_t>(out.cols())};
 }
 
-// By what all ranks agree on: the widths of their parts may differ.
+// Uses only numbers that all ranks agree on: the widths of their parts may differ.
 LaunchShape shape_of(const TensorView& out, std::int32_t size, std::int32_t most_blocks) {
   const std::int64_t chunks = ceil_div(ceil_div(out.cols(), size), kChunk);
   const std::int64_t all = out.rows() * size * chunks;

@@ -1,22 +1,22 @@
-// residual (+)= sum over ranks of part, and its norm: one kernel for the meeting, the sum, the
-// addition and the norm. A block has rows block, block + blocks, ...
+// residual (+)= sum over ranks of part, then its norm: one kernel for the meeting, the sum, the
+// addition and the norm. A block handles rows block, block + blocks, ...
 //
 // One shot: after the ranks have met, each reads all parts and adds them up by itself. Bound by the
-// meeting's trip over the link, then by the one there and back of reading (ranks - 1) parts. One
-// trip alone, each float pushed in a word with its meeting's number, was no faster (us, two H200s,
-// 1, 32, 128 rows of 8192: 6.1, 11.4, 28.7; so they take 5.8, 8.6, 18.6): twice the bytes of a row
-// are one processor's to write. Nor was one store of a whole message behind a fence, instead of its
-// address and then, with release, its number (6.0, 9.7, 18.8).
+// meeting's one-way trip over the link, then by the round trip of reading (ranks - 1) parts.
+// Pushing each float in a word with the meeting's number, which needs no round trip, was not faster
+// (us, two H200s, 1, 32, 128 rows of 8192: 6.1, 11.4, 28.7; this kernel: 5.8, 8.6, 18.6), as one
+// GPU then has to write twice the bytes of a row. Nor was one store of a whole message behind a
+// fence, instead of its address and then, with release, its number (6.0, 9.7, 18.8).
 //
-// Two shots, where that many parts are more than a second meeting costs: of the rows that the
-// blocks of one number share, each rank's block adds up a share of the columns and leaves the sums
-// in its part, in the place of what nobody else reads; they meet again, and all read the sums: 2
-// (ranks - 1) / ranks parts over the link. With two ranks there is nothing to save. Shares of rows,
-// as it once was, leave all to one rank where a block has few: 26 us instead of 16 for 32 rows of
-// 8192 on four H100s, 77 instead of 34 for 128.
+// Two shots, if reading that many parts costs more than a second meeting: the blocks with the same
+// number on all ranks share their rows. Each rank's block adds up a share of the columns and stores
+// the sums in its part, where no other rank reads; they meet again, and all read the sums.
+// 2 (ranks - 1) / ranks parts cross the link; with two ranks that saves nothing. Shares of rows,
+// used before, leave all work to one rank if a block has few rows: 26 us instead of 16 for 32 rows
+// of 8192 on four H100s, 77 instead of 34 for 128.
 //
-// All add in the order of the ranks, in float, as the host's twin does: residuals agree with it,
-// and between ranks and shots, to the bit. Norms are sums in the order of the threads, which is the
+// All ranks add in rank order, in float, as the host's twin does: residuals agree to the bit with
+// it, between ranks, and between one and two shots. Norms are summed in thread order, which is the
 // same on all ranks.
 #include <algorithm>
 #include <bit>
@@ -31,11 +31,11 @@ namespace tandem::cuda {
 namespace {
 
 constexpr int kMostThreads = 512;
-// A thread's elements that lie together: 16 bytes of a part, so that a warp's lie together as well.
-// Over a link half of a sector costs as much as all of it (two H200s, 128 rows of 8192: 31 us with
-// 8 elements a thread, in two accesses of 16 bytes 32 bytes apart).
+// Contiguous elements per thread: 16 bytes of a part, so that a warp's elements are contiguous too.
+// Over a link half a sector costs as much as a whole one (two H200s, 128 rows of 8192: 31 us with 8
+// elements per thread, in two accesses of 16 bytes 32 bytes apart).
 constexpr int kVector = 4;
-constexpr int kMaxItems = 4;  // vectors of a row that a thread holds
+constexpr int kMaxItems = 4;  // vectors of a row per thread
 
 struct ReduceParams {
   GroupEnd end;
@@ -49,16 +49,16 @@ struct ReduceParams {
   std::int32_t width;
   float eps;
   bool accumulate;
-  std::int32_t share;  // columns that a rank adds up for all; 0: one shot
+  std::int32_t share;  // columns that each rank adds up for all ranks; 0: one shot
 };
 
-// sum[k] = the ranks' elements at offsets[k], added up; of offsets that are negative nothing.
+// sum[k] = the elements of all ranks at offsets[k], added up; 0 for negative offsets.
 template <int V, int kItems>
 __device__ __forceinline__ void add_up(const ShownParts& shown, std::int32_t size,
                                        const std::int64_t (&offsets)[kItems],
                                        float (&sum)[kItems][V]) {
-  // Whose elements are on their way at once. Of four items and ranks they take too many registers:
-  // 9.1 us instead of 8.0 for a row of 8192 on four H100s.
+  // The number of ranks whose elements are in flight at once. Four ranks of four items need too
+  // many registers: 9.1 us instead of 8.0 for a row of 8192 on four H100s.
   constexpr int kRanks = kItems < kMaxItems ? 4 : 2;
 #pragma unroll
   for (int item = 0; item < kItems; ++item) {
@@ -88,8 +88,8 @@ __device__ __forceinline__ void add_up(const ShownParts& shown, std::int32_t siz
   }
 }
 
-// By all threads of the block. `turn`: of two, in which it is called; the slowest warp may still
-// read the sums of the turn before.
+// Called by all threads of the block. `turn` alternates between 0 and 1, since the slowest warp may
+// still read the sums of the previous call.
 __device__ __forceinline__ float block_sum(float value, int turn) {
   __shared__ float sums[2][kMostThreads / 32];
 #pragma unroll
@@ -104,7 +104,7 @@ __device__ __forceinline__ float block_sum(float value, int turn) {
   return value;
 }
 
-// Adds up this rank's share of the block's rows, in place.
+// Adds up this rank's share of the columns of the block's rows, in place.
 template <int V>
 __device__ __forceinline__ void add_up_share(const ReduceParams& p, const ShownParts& shown) {
   const std::int32_t end = min(p.width, (p.end.rank + 1) * p.share);
@@ -120,8 +120,8 @@ __device__ __forceinline__ void add_up_share(const ReduceParams& p, const ShownP
   }
 }
 
-// kHeld: a row lies in registers from its sum to its norm, and the weights are loaded before the
-// kernels ahead have ended. Otherwise the residual is read again.
+// kHeld: a row stays in registers from its sum to its norm, and the weights are loaded before
+// earlier kernels have ended. Otherwise the residual is read again.
 template <typename W, typename Y, int V, int kItems, bool kHeld>
 __global__ void __launch_bounds__(kMostThreads) all_reduce(const __grid_constant__ ReduceParams p) {
   static_assert(kHeld || kItems == 1);
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(kMostThreads) all_reduce(const __grid_constant
     Y* const out = static_cast<Y*>(p.out) + row * p.out_stride;
     float squares = 0;
     float x[kItems][V];
-    // x = the row's new residual, this thread's elements of it from column `begin` on.
+    // Computes the row's new residual, x: this thread's elements from column `begin` on.
     const auto join = [&](std::int32_t begin) {
       std::int64_t at[kItems];
       float old[kItems][V];
@@ -248,9 +248,9 @@ Status launch(const ReduceParams& p, bool wide, cudaStream_t stream) {
                     : launch_kernel(what, shape, stream, all_reduce<W, Y, kVector, 2, true>, p);
 }
 
-// Where the bytes that two shots save take longer than a second meeting. us on four H100s, one and
-// two shots, 8, 16 and 32 rows of 8192: 11.7 and 13.7, 15.1 and 14.4, 21.3 and 18.1, at four ranks'
-// elements on their way, which is slower by a tenth (add_up).
+// True if the bytes saved by two shots take longer than a second meeting. Measured on four H100s,
+// in us, one and two shots, for 8, 16 and 32 rows of 8192: 11.7 and 13.7, 15.1 and 14.4, 21.3 and
+// 18.1; this was with four ranks' elements in flight, which is a tenth slower (add_up).
 bool pays_two_shots(std::int64_t bytes, std::int64_t ranks) {
   constexpr std::int64_t kMeetingBytes = 640 << 10;
   return bytes * (ranks - 1) - 2 * bytes * (ranks - 1) / ranks > kMeetingBytes;

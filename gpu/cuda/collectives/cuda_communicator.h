@@ -1,5 +1,5 @@
-// The ranks of GPUs: each shows the others memory that they read over NVLink or PCIe, and their
-// kernels meet there (meeting.cuh); or NCCL carries what they have.
+// Ranks on GPUs: each lets the others read its memory over NVLink or PCIe, and their kernels meet
+// there (meeting.cuh); or NCCL transports the data.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,7 +22,7 @@ class CudaCommunicator final : public Communicator {
 
   std::int32_t rank() const override { return rank_; }
   std::int32_t size() const override { return group_->size(); }
-  // Of cudaMalloc: the GPUs that map this one's memory reach all of it.
+  // Uses cudaMalloc: GPUs that map this one's memory can reach all of it.
   Result<Buffer> allocate(std::size_t bytes, std::string_view purpose) override {
     return device_->allocate(bytes, purpose);
   }

@@ -20,24 +20,24 @@
 namespace tandem::cuda {
 namespace {
 
-// What a rank may come later than another: a long prompt's step, and more. The GPUs do nothing else
-// meanwhile.
+// The longest time that a rank may arrive after another: a long prompt's step and more. The waiting
+// GPUs are idle meanwhile.
 constexpr std::chrono::seconds kPatience{20};
-// Between two looks at what NCCL does.
+// The interval between two checks of NCCL's progress.
 constexpr std::chrono::milliseconds kWatchInterval{100};
 
-// Of a rank that is on one GPU with others, as in tests.
+// The number of blocks for a rank that shares its GPU with other ranks, as in tests.
 constexpr std::int32_t kBlocksOfSharers = 2;
 
 std::uint32_t read(const std::uint32_t& word) {
-  // acquire: pairs with the release of the kernel that gave up, or marked
+  // acquire: pairs with the release of the kernel that gave up or marked
   return std::atomic_ref(const_cast<std::uint32_t&>(word)).load(std::memory_order_acquire);
 }
 void write(std::uint32_t& word, std::uint32_t value) {
   std::atomic_ref(word).store(value, std::memory_order_release);
 }
 
-// A GPU and one whose memory it cannot map.
+// A GPU and another one whose memory it cannot map.
 struct Apart {
   int gpu;
   int other;
@@ -65,7 +65,7 @@ Result<bool> let_reach(int gpu, int other) {
   return true;
 }
 
-// The first two that cannot, if any.
+// Returns the first two GPUs of which one cannot map the other's memory, if any.
 Result<std::optional<Apart>> let_all_reach(std::span<const int> gpus) {
   for (const int gpu : gpus) {
     for (const int other : gpus) {
@@ -122,8 +122,9 @@ Status CudaGroup::make_signals(Device& first, bool peers_map) {
     int processors = 0;
     TANDEM_TRY(cuda_status(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, gpu),
                            "cudaDeviceGetAttribute"));
-    // All blocks of a launch must find room at once. Where ranks share a GPU, those that wait must
-    // leave room for whatever the others have to do before they come, clusters of blocks as well.
+    // All blocks of a launch must be resident at once. Where ranks share a GPU, the waiting ones
+    // must leave room for everything that the others have to do before they arrive, clusters of
+    // blocks included.
     const bool shares = std::ranges::count(gpus_, gpu) > 1;
     shares_gpu_ |= shares;
     const int most = shares ? kBlocksOfSharers : processors;
@@ -148,7 +149,7 @@ Status CudaGroup::clear_signals() const {
     const OnGpu here(gpus_[rank]);
     TANDEM_TRY(here.status());
     TANDEM_TRY(cuda_status(cudaMemset(signals_[rank], 0, sizeof(RankSignals)), "cudaMemset"));
-    // The streams of operations do not wait for the one of cudaMemset.
+    // The operations' streams do not wait for the stream of cudaMemset.
     TANDEM_TRY(cuda_status(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize"));
   }
   return {};
@@ -176,14 +177,14 @@ Status CudaGroup::all_reduce(std::int32_t rank, const AllReduceArgs& args, cudaS
                                     : launch_all_reduce(args, end(rank), stream);
 }
 
-// By what is gathered: the ranks' parts may differ in width.
+// Decides by the gathered size, as the widths of the ranks' parts may differ.
 Status CudaGroup::all_gather(std::int32_t rank, const AllGatherArgs& args, cudaStream_t stream) {
   return is_through_nccl(args.out) ? nccl_->all_gather(args, end(rank), stream)
                                    : launch_all_gather(args, end(rank), stream);
 }
 
-// NCCL's operations wait for who does not come until they are stopped: every 100 ms somebody looks
-// for one that has waited too long, and for what NCCL itself has found wrong.
+// NCCL's operations wait for a missing rank until they are stopped. So this thread looks every 100
+// ms for one that has waited too long, and for errors that NCCL itself has found.
 void CudaGroup::watch(const std::stop_token& stop) {
   WaitWatch waits(kPatience);
   std::mutex mutex;
@@ -199,10 +200,10 @@ void CudaGroup::watch(const std::stop_token& stop) {
       if (!late && status.ok()) continue;
       if (late) write(faults().was_late[*late], 1);
       break_off(status.message());
-    } catch (const std::exception&) {  // no memory to say what is wrong: something is
+    } catch (const std::exception&) {  // no memory for the error's text
       break_off({});
     }
-    // Also where a meeting of our own kernels has broken the group off before.
+    // Runs also if a meeting of our own kernels has broken off the group before.
     nccl_->ranks().stop();
   }
 }
@@ -211,7 +212,7 @@ void CudaGroup::leave(std::int32_t rank, std::string_view what) noexcept {
   if (read(faults().is_broken) != 0) return;
   try {
     break_off(fmt::format("rank {} failed before {}", rank, what));
-  } catch (const std::exception&) {  // who waits gives up all the same
+  } catch (const std::exception&) {  // waiting ranks give up all the same
     break_off({});
   }
 }
@@ -221,7 +222,7 @@ void CudaGroup::break_off(std::string_view reason) noexcept {
   if (read(faults().is_broken) != 0) return;
   try {
     reason_ = reason;
-  } catch (const std::exception&) {  // as above
+  } catch (const std::exception&) {  // likewise
   }
   write(faults().is_broken, 1);
   if (nccl_ != nullptr) nccl_->ranks().stop();
@@ -233,7 +234,7 @@ void CudaGroup::reset(std::int32_t rank) noexcept {
   if (has_reset_ != (1U << static_cast<unsigned>(size())) - 1) return;
   has_reset_ = 0;
   if (nccl_ != nullptr && nccl_->ranks().is_stopped()) return;
-  if (!clear_signals()) {  // a GPU is lost: nobody is to wait for it
+  if (!clear_signals()) {  // a GPU is lost: no thread should wait for it
     write(faults().is_broken, 1);
     return;
   }

@@ -1,5 +1,5 @@
-// What the ends of a group of GPUs share: where they meet (group.h), which way its operations go,
-// and who has failed.
+// State that the ends of a group of GPUs share: where they meet (group.h), the transport of its
+// operations, and the ranks that have failed.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,12 +22,12 @@
 
 namespace tandem::cuda {
 
-// Thread-safe, but for what one rank enqueues.
+// Thread-safe, except for the operations that one rank enqueues.
 class CudaGroup {
  public:
-  // Of the ranks on `gpus`, which may name one several times. Enables the GPUs' access to each
-  // other's memory. Where two have none, all operations go through NCCL and the ranks meet in host
-  // memory; a failure, if they are not to or there is no NCCL, names the two.
+  // Makes the ranks on `gpus`, which may name a GPU several times. Enables the GPUs' access to each
+  // other's memory. If two GPUs have none, all operations go through NCCL and the ranks meet in
+  // host memory; if the options forbid that, or there is no NCCL, the error names the two GPUs.
   static Result<std::shared_ptr<CudaGroup>> create(std::span<const int> gpus, Device& first,
                                                    const GroupOptions& options = {});
 
@@ -35,19 +35,19 @@ class CudaGroup {
   std::int32_t size() const { return static_cast<std::int32_t>(gpus_.size()); }
   bool peers_map() const { return host_signals_.bytes() == 0; }
 
-  // Enqueued on a stream of the rank's, whose GPU is the current one.
+  // Enqueued on one of the rank's streams, whose GPU must be the current one.
   Status all_reduce(std::int32_t rank, const AllReduceArgs& args, cudaStream_t stream);
   Status all_gather(std::int32_t rank, const AllGatherArgs& args, cudaStream_t stream);
 
-  // As Communicator has them. Of a group with NCCL, who leaves ends it: nothing of the group runs
-  // any more, what its streams report has the code StatusCode::fatal, and reset() changes nothing.
+  // As in Communicator. In a group with NCCL a rank that leaves ends the group: none of its work
+  // continues, its streams report StatusCode::fatal, and reset() has no effect.
   void leave(std::int32_t rank, std::string_view what) noexcept;
   void reset(std::int32_t rank) noexcept;
 
   bool has_failed(std::int32_t rank) const;
-  // Why this rank's kernels did nothing since it was last asked, with nothing of it under way.
+  // Why this rank's kernels did nothing since the last call. Nothing of it may be in flight.
   Status take_failure(std::int32_t rank);
-  // Of a group that has ended: why. Recordings of its operations are not to be launched.
+  // The reason if the group has ended. Its operations' recordings must then not be launched.
   Status ended() const;
 
  private:
@@ -65,16 +65,16 @@ class CudaGroup {
   const std::vector<int> gpus_;  // [ranks]
   const GroupOptions options_;
   std::vector<RankSignals*> signals_;         // [ranks]
-  std::vector<DeviceMemory> device_signals_;  // [ranks], or none:
-  Buffer host_signals_;                       // where the GPUs cannot map each other's memory
+  std::vector<DeviceMemory> device_signals_;  // [ranks]; empty if
+  Buffer host_signals_;                       // the GPUs cannot map each other's memory
   Buffer faults_;
   std::int32_t most_blocks_ = kMostMeetingBlocks;
   bool shares_gpu_ = false;
-  std::unique_ptr<NcclCollectives> nccl_;  // null: nothing goes through it
+  std::unique_ptr<NcclCollectives> nccl_;  // null: no operation uses NCCL
   mutable std::mutex mutex_;
-  std::uint32_t has_reset_ = 0;  // ranks, a bit each
-  std::string reason_;           // of break_off()
-  std::jthread watch_;           // of nccl_; ends first
+  std::uint32_t has_reset_ = 0;  // one bit per rank
+  std::string reason_;           // why break_off() was called
+  std::jthread watch_;           // watches nccl_; ends first
 };
 
 }  // namespace tandem::cuda

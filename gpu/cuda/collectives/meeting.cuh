@@ -1,15 +1,15 @@
-// How the blocks of a number meet, one of each rank: everybody sends all others a message, and
-// waits for theirs. A kernel that meets is launched with the same grid on all ranks.
+// A meeting is a barrier between the blocks of the same number, one on each rank: each sends a
+// message to all others and waits for theirs. A kernel that meets has the same grid on all ranks.
 //
-// Orders: what a rank shows was written by kernels before this one (wait_for_previous_kernels) or
-// by the threads of this block (the barrier at the beginning of meet), so it is before the release
-// of the message's word by one thread, at system scope; that is before its acquire by a thread of
-// the other block, and the barrier at the end of meet hands it on to all threads there. They read
-// it past this processor's cache (ShownRow), which may keep lines of an earlier meeting.
+// Orders: the data that a rank shows was written by earlier kernels (wait_for_previous_kernels) or
+// by this block's threads (the barrier at the start of meet). So it precedes the release of the
+// message's word by one thread, at system scope; that precedes the acquire by a thread of the other
+// block, which the barrier at the end of meet extends to all threads there. Their reads bypass this
+// GPU's cache (ShownRow), which may hold lines of an earlier meeting.
 //
-// A meeting is also what lets memory be used again: a block's message comes after all kernels
-// before it on its stream have ended, so whoever has met for the next operation knows that all
-// ranks have read what he showed for this one.
+// A meeting also allows memory to be reused: a block sends its message after all kernels before it
+// on its stream have ended. So a rank that has met for the next operation knows that all ranks have
+// read the data that it showed for this one.
 #pragma once
 
 #include "gpu/cuda/base/launch_order.cuh"
@@ -18,18 +18,18 @@
 
 namespace tandem::cuda {
 
-// One block's meetings in one launch. Every thread of the block calls everything, in the same
-// order; a block is whole warps. Who is alone meets nobody, reads and counts nothing. `shown` is in
-// shared memory.
+// One block's meetings in one launch. Every thread of the block makes all calls, in the same order;
+// a block consists of whole warps. A group of one rank meets nobody, and reads and counts nothing.
+// `shown` is in shared memory.
 class Meeting {
  public:
-  // After wait_for_previous_kernels: the launch before it counted, too.
+  // Call after wait_for_previous_kernels, because the previous launch counts meetings too.
   __device__ __forceinline__ explicit Meeting(const GroupEnd& end)
       : end_(end),
         number_(end.size == 1 ? 0 : load4_system(&own().meetings[block()])),
         gave_up_(end.size > 1 && load4_system(&own().gave_up) != 0) {}
 
-  // False: somebody does not come, and the launch must write nothing more.
+  // False: a rank did not arrive, and the launch must write nothing more.
   __device__ __forceinline__ bool meet(const void* part, std::int32_t cols, ShownParts& shown) {
     __syncthreads();
     ++number_;
@@ -42,7 +42,7 @@ class Meeting {
         shown.cols[lane] = cols;
       }
       if (is_other && !gave_up_) send(lane, part, cols);
-      __syncwarp();  // nobody waits before all are told
+      __syncwarp();  // sends all messages before any lane waits
       if (is_other && (gave_up_ || !receive(lane, shown))) {
         came = false;
         give_up();
@@ -51,7 +51,7 @@ class Meeting {
     return __syncthreads_and(came ? 1 : 0) != 0;
   }
 
-  // After the last meeting, if all came.
+  // Called after the last meeting if all ranks arrived.
   __device__ __forceinline__ void end() {
     if (threadIdx.x == 0 && end_.size > 1) own().meetings[block()] = number_;
   }
@@ -63,7 +63,7 @@ class Meeting {
   __device__ __forceinline__ void send(std::int32_t other, const void* part, std::int32_t cols) {
     Message& to = end_.signals[other]->inbox[block()][number_ % 2][end_.rank];
     store_relaxed_system(&to.part, reinterpret_cast<std::uint64_t>(part));
-    // release: pairs with the acquire in the other's await, which then sees the part as well
+    // release: pairs with the acquire in await of the other rank, which then sees the part too
     store_release_system(&to.word, std::uint64_t{number_} << 32 | static_cast<std::uint32_t>(cols));
   }
 
@@ -77,10 +77,10 @@ class Meeting {
   }
 
   __device__ __forceinline__ bool await(const Message& from, std::uint64_t& word) {
-    constexpr unsigned kLooks = 256;  // the faults are a long way off
+    constexpr unsigned kLooks = 256;  // polls per check of the faults, which are far away
     const std::uint64_t start = global_time_ns();
     for (unsigned looks = 1;; ++looks) {
-      // acquire: pairs with the release in the other's send
+      // acquire: pairs with the release in send of the other rank
       word = load_acquire_system(&from.word);
       if (word >> 32 == number_) return true;
       if (looks % kLooks != 0) continue;
@@ -102,7 +102,7 @@ class Meeting {
   const bool gave_up_;
 };
 
-// V elements of a part, as they lie in some rank's memory.
+// V elements of a part, as they lie in a rank's memory.
 template <int V>
 struct ShownRow {
   static_assert(V == 1 || V % 4 == 0);

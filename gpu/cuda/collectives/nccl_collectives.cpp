@@ -9,8 +9,8 @@
 namespace tandem::cuda {
 namespace {
 
-// Of rows that are gathered at once: 32 of a vocabulary of 131,072. Made beforehand, since memory
-// may not come while ranks wait for each other, nor in a recording.
+// Memory for the rows gathered at once: 32 rows of a vocabulary of 131,072. It is allocated in
+// advance because allocating may fail while ranks wait for each other, and in a recording.
 constexpr std::size_t kGatheredBytes = std::size_t{16} << 20;
 
 }  // namespace
@@ -32,7 +32,7 @@ Result<std::unique_ptr<NcclCollectives>> NcclCollectives::create(std::span<const
   return made;
 }
 
-// Between two marks, by which a watch sees that the rank waits for others.
+// Runs `body` between two marks, which show the watch that the rank waits for others.
 template <typename Body>
 Status NcclCollectives::while_marked(const GroupEnd& end, cudaStream_t stream, Body&& body) {
   auto* const count =
@@ -75,7 +75,7 @@ Status NcclCollectives::all_gather(const AllGatherArgs& args, const GroupEnd& en
     const std::int64_t rows = std::min(most_rows, args.out.rows() - row);
     const auto count = static_cast<std::size_t>(rows * share);
     const auto* from = static_cast<const float*>(args.part.data) + row * own;
-    if (own < share) {  // what is sent must be there, also beyond what counts
+    if (own < share) {  // sends whole shares, so it also fills the columns past the end
       float* const here = gathered + static_cast<std::size_t>(end.rank) * count;
       TANDEM_TRY(cuda_status(
           cudaMemcpyAsync(here, from, static_cast<std::size_t>(rows * own) * sizeof(float),

@@ -1,10 +1,10 @@
-// The operations of a group of GPUs through NCCL: what the ranks have is added up or gathered by
-// it, and what our own kernels do in the same launch comes behind, on each rank by itself.
+// A group's operations through NCCL, which adds up or gathers the ranks' data. The rest of each
+// operation, which our own kernels do in the same launch, follows on each rank by itself.
 //
-// All ranks get the same sums to the bit: NCCL adds up a piece in one place, in one order, and
-// sends the sum to all (its rings and trees alike; sums that every rank makes by itself it has for
-// memory that is registered with it, and ours is not). The order is not that of the ranks, so of
-// three or more the sums are not those of our own kernels to the bit.
+// All ranks get the same sums to the bit: NCCL adds up a piece in one place and in one order and
+// sends the sum to all ranks, in rings and trees alike. (It has algorithms in which every rank adds
+// by itself, but only for memory registered with it, and ours is not.) The order is not that of the
+// ranks, so with three or more ranks the sums may differ in bits from those of our own kernels.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -26,9 +26,9 @@ class NcclCollectives {
  public:
   static Result<std::unique_ptr<NcclCollectives>> create(std::span<const int> gpus);
 
-  // As the launchers of collectives.h; `end` is the rank's. Of an all-gather rank r has the columns
-  // [r * share, (r + 1) * share) of `out`, as far as it has so many, with share = out.cols() /
-  // ranks rounded up: what NCCL gathers is of one size, and all must know it.
+  // As the launchers of collectives.h; `end` is the rank's. In an all-gather, rank r has columns
+  // [r * share, (r + 1) * share) of `out`, as far as they exist, with share = out.cols() / ranks
+  // rounded up: NCCL gathers parts of one size, which all ranks must know.
   Status all_reduce(const AllReduceArgs& args, const GroupEnd& end, cudaStream_t stream);
   Status all_gather(const AllGatherArgs& args, const GroupEnd& end, cudaStream_t stream);
 
@@ -39,11 +39,11 @@ class NcclCollectives {
   template <typename Body>
   Status while_marked(const GroupEnd& end, cudaStream_t stream, Body&& body);
 
-  // [ranks], each in its rank's memory: all ranks' rows, one rank's behind another's; what its
-  // stream counts (launch_mark).
+  // [ranks], each in its rank's memory: the rows of all ranks, rank after rank; then the counter of
+  // its stream (launch_mark).
   std::vector<DeviceMemory> gathered_;
   std::vector<DeviceMemory> counts_;
-  std::unique_ptr<NcclRanks> ranks_;  // ends first: memory is freed when nothing runs
+  std::unique_ptr<NcclRanks> ranks_;  // ends first: memory is freed once nothing runs
 };
 
 }  // namespace tandem::cuda

@@ -1,4 +1,4 @@
-// Notices the rank that waits for others within NCCL's operations, which have no deadline.
+// Detects a rank that waits too long for others in an NCCL operation, which has no deadline.
 #pragma once
 
 #include <array>
@@ -11,15 +11,15 @@
 
 namespace tandem::cuda {
 
-// For one thread.
+// For use by one thread.
 class WaitWatch {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
   explicit WaitWatch(std::chrono::nanoseconds patience) : patience_(patience) {}
 
-  // `marks`: of each rank, what GroupFaults has. Looked at every now and then; answers a rank that
-  // has been in one and the same operation since it was looked at `patience` or longer ago.
+  // `marks`: GroupFaults::marks of each rank. Called now and then; returns a rank that is still in
+  // the operation that it was in at a call `patience` or longer ago.
   std::optional<std::int32_t> late(std::span<const std::uint32_t> marks, TimePoint now);
 
  private:

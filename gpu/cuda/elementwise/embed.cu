@@ -1,5 +1,5 @@
-// out[t] = table[ids[t]], widened to f32 where `out` is; zeros where a part of the table has no
-// such row. Grid: rows x chunks of a row; bound by memory, for few rows by latency.
+// out[t] = table[ids[t]], widened to f32 if `out` is; zeros if this shard of the table has no such
+// row. Grid: rows x chunks of a row; bound by memory, for few rows by latency.
 #include "gpu/cuda/base/dispatch.h"
 #include "gpu/cuda/base/launch.h"
 #include "gpu/cuda/elementwise/elementwise.h"
@@ -15,7 +15,7 @@ struct EmbedParams {
   std::int64_t table_stride;
   std::int64_t table_rows;
   const std::int32_t* ids;
-  std::int64_t first_id;  // of the table
+  std::int64_t first_id;  // the id of the shard's first row
   std::int64_t vocab;
   void* out;
   std::int64_t out_stride;

@@ -1,4 +1,4 @@
-// out[i] = x[rows[i]], bytes as they are. Grid: rows x chunks of a row; bound by memory.
+// out[i] = x[rows[i]], copied bytewise. Grid: rows x chunks of a row; bound by memory.
 #include "gpu/cuda/base/launch.h"
 #include "gpu/cuda/elementwise/elementwise.h"
 #include "gpu/cuda/elementwise/rows.cuh"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// Strides and width in units of Unit.
+// Strides and width are in units of Unit.
 struct GatherParams {
   const void* x;
   std::int64_t x_stride;

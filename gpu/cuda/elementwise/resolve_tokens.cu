@@ -1,4 +1,4 @@
-// values[i] = previous[-1 - values[i]].token where values[i] < 0. One thread a value.
+// values[i] = previous[-1 - values[i]].token where values[i] < 0. One thread per value.
 #include "gpu/cuda/base/launch.h"
 #include "gpu/cuda/elementwise/elementwise.h"
 #include "gpu/cuda/elementwise/rows.cuh"

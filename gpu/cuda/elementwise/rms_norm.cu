@@ -1,8 +1,8 @@
 // out[r] = x[r] / sqrt(mean(x[r]^2) + eps) * weight, over the last dimension.
 //
-// Wide rows (hidden sizes): a block per row, the row in registers between the sum and the scaling,
-// the weights loaded before the kernels ahead have ended. Narrow rows (heads) and odd sizes: a warp
-// or a part of one per row, which reads it twice. Bound by memory; for few rows by latency.
+// Wide rows (hidden sizes): one block per row. The row stays in registers between sum and scaling;
+// the weights are loaded before earlier kernels have ended. Narrow rows (heads), odd sizes: a warp
+// or part of one per row, which reads the row twice. Bound by memory; few rows: by latency.
 #include <algorithm>
 
 #include "gpu/cuda/base/dispatch.h"
@@ -14,8 +14,8 @@ namespace tandem::cuda {
 namespace {
 
 constexpr int kMaxThreads = 1024;
-constexpr int kMaxItems = 2;       // vectors of a row that a thread of a block holds
-constexpr int kLaneThreads = 128;  // of a block in which a warp or a part of one has a row
+constexpr int kMaxItems = 2;       // vectors of a row per thread of a block
+constexpr int kLaneThreads = 128;  // per block, if each warp or part of one has a row
 constexpr std::int64_t kNarrow = 512;
 
 struct NormParams {
@@ -24,7 +24,7 @@ struct NormParams {
   const void* weight;
   void* out;
   std::int64_t out_stride[2];
-  std::int64_t rows;  // of all heads together
+  std::int64_t rows;  // all heads included
   std::int32_t heads;
   std::int32_t width;
   float eps;
@@ -78,7 +78,7 @@ __global__ void rms_norm_block(NormParams p) {
   }
 }
 
-// `lanes` threads of a warp, a power of two, share a row.
+// A power-of-two number of threads, `lanes`, shares a row within a warp.
 template <typename X, typename W, typename Y, int V>
 __global__ void rms_norm_lanes(NormParams p, int lanes) {
   allow_next_kernel();
@@ -89,7 +89,7 @@ __global__ void rms_norm_lanes(NormParams p, int lanes) {
   const X* const x = static_cast<const X*>(p.x) + t * p.x_stride[0] + head * p.x_stride[1];
   Y* const out = static_cast<Y*>(p.out) + t * p.out_stride[0] + head * p.out_stride[1];
   const int first = static_cast<int>(threadIdx.x & static_cast<unsigned>(lanes - 1)) * V;
-  const int end = row < p.rows ? p.width : 0;  // all of a warp take part in its sums
+  const int end = row < p.rows ? p.width : 0;  // all lanes of a warp take part in its sums
   wait_for_previous_kernels();
 
   float sum = 0;
@@ -136,7 +136,7 @@ Status launch(const NormParams& p, bool wide, cudaStream_t stream) {
               : launch_kernel(what, shape, stream, rms_norm_lanes<X, W, Y, 1>, p, lanes);
 }
 
-// body(type) with the type of `dtype`, which is f32 or that of the weights.
+// Calls body(type) with the type of `dtype`, which is f32 or the weights' dtype.
 template <typename W, typename Body>
 Status with_row_type(DType dtype, DType weight, Body&& body) {
   if (dtype == DType::f32) return body(std::type_identity<float>{});

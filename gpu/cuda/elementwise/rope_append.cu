@@ -1,8 +1,8 @@
 // Rotary embedding of q and k, and the append of k and v to the cache, in one pass:
 //   (x[i], x[i + d/2]) = (x[i] c - x[i + d/2] s, x[i + d/2] c + x[i] s), i < d/2,
 //   cache[slot] = k, v.
-// Grid: rows x chunks of the row's pairs; a thread turns or moves V pairs of one head. Bound by
-// memory: q, k and v read once, q and the cache written once.
+// Grid: rows x chunks of the row's pairs; a thread rotates or copies V pairs of one head. Bound by
+// memory: q, k and v are read once, q and the cache are written once.
 #include "gpu/cuda/base/dispatch.h"
 #include "gpu/cuda/base/launch.h"
 #include "gpu/cuda/elementwise/elementwise.h"
@@ -23,7 +23,7 @@ struct RopeAppendParams {
   HeadRows q, k, v;
   const float* cos_sin;
   std::int64_t position_stride;
-  std::int64_t angle_stride;  // from the cosines of a position to its sines
+  std::int64_t angle_stride;  // distance from a position's cosines to its sines
   std::int64_t num_positions;
   const std::int32_t* positions;
   const std::int32_t* slots;
@@ -47,8 +47,8 @@ __global__ void rope_append(RopeAppendParams p) {
   const bool is_key = !is_query && head < p.heads + p.kv_heads;
   const HeadRows x = is_query ? p.q : is_key ? p.k : p.v;
   head -= is_query ? 0 : is_key ? p.heads : p.heads + p.kv_heads;
-  // Positions and slots were copied before the step's first kernel, the angles at the start. Past
-  // L1, which is not known to forget the step before while this kernel has not waited.
+  // Positions and slots were copied before the step's first kernel, the angles at startup. The
+  // loads bypass L1, which may still hold the previous step's values as this kernel has not waited.
   const std::int64_t t = blockIdx.x;
   float cosine[V];
   float sine[V];

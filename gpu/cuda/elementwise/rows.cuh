@@ -1,4 +1,4 @@
-// What the row-by-row kernels share: V elements at a time (8, in 16-byte accesses; 4; or 1), as
+// Row access of the row-by-row kernels: V elements at a time (8, in 16-byte accesses; 4; or 1), as
 // float.
 #pragma once
 
@@ -45,7 +45,7 @@ __device__ __forceinline__ void store_row(T* to, const float (&from)[V]) {
   }
 }
 
-// Every row (and head) begins at a multiple of 16 bytes.
+// True if every row (and head) begins at a multiple of 16 bytes.
 inline bool rows_aligned(const TensorView& view) {
   const auto size = static_cast<std::int64_t>(size_of(view.dtype));
   bool aligned = reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0;

@@ -1,5 +1,5 @@
-// y = (y) + (product) + (bias). One thread an element, blocks of one row; bound by memory, and off
-// the path of models without biases.
+// y = (y) + (product) + (bias). One thread per element, blocks of one row; bound by memory. Models
+// without biases do not use it.
 #include <cstdint>
 
 #include "gpu/cuda/base/dispatch.h"

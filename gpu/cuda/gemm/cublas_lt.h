@@ -1,7 +1,7 @@
-// The part of cuBLASLt that is called, found when a GPU is taken. Linked, it would cost every
-// process of the program, each CPU worker and `tandem --help` among them, 95 MB of memory of its
-// own and a tenth of a second (13.1): so much of its data holds addresses, which are set as it is
-// loaded.
+// The part of cuBLASLt that is used, loaded when a GPU is first used. Linking it would cost every
+// process of the program, including each CPU worker and `tandem --help`, 95 MB of private memory
+// and a tenth of a second (version 13.1), because much of its data holds addresses that must be
+// relocated at load time.
 #pragma once
 
 #include <cublasLt.h>
@@ -12,16 +12,16 @@
 
 namespace tandem::cuda {
 
-// The library's functions by their names without `cublasLt`. Stays loaded to the process's end.
-// Thread-safe, as far as no two threads use one handle.
+// The library's functions, named without `cublasLt`. Stays loaded until the process ends.
+// Thread-safe, except that two threads may not use one handle at the same time.
 struct CublasLt {
-  static const char* file();  // "libcublasLt.so.13": that of the headers it is compiled with
+  static const char* file();  // "libcublasLt.so.13": the major version of the headers
 
-  // Loads file() at the first call. unavailable, with the remedy: it is not there, or another's.
+  // Loads file() at the first call. unavailable, with the remedy: it is missing or another version.
   static Result<const CublasLt*> get();
-  static Result<CublasLt> load(const char* file);  // what get() does, for tests
+  static Result<CublasLt> load(const char* file);  // used by get(), and by tests
 
-  // `code` as Status: resource_exhausted or internal, saying what failed and what the library says.
+  // `code` as Status: resource_exhausted or internal, naming `what` and cuBLASLt's own text.
   Status status(cublasStatus_t code, std::string_view what) const;
 
   decltype(&::cublasLtCreate) create = nullptr;
@@ -31,7 +31,7 @@ struct CublasLt {
   decltype(&::cublasLtMatmulDescSetAttribute) set_description = nullptr;
   decltype(&::cublasLtMatmulPreferenceSetAttribute) set_preference = nullptr;
   decltype(&::cublasLtGetStatusName) status_name = nullptr;
-  // Each with the size of what it writes to (the header's functions of these names give it).
+  // Each takes the size of the struct that it initialises, as the header's wrappers do.
   decltype(&::cublasLtMatmulDescInit_internal) init_description = nullptr;
   decltype(&::cublasLtMatmulPreferenceInit_internal) init_preference = nullptr;
   decltype(&::cublasLtMatrixLayoutInit_internal) init_layout = nullptr;

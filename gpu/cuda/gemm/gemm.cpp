@@ -35,7 +35,7 @@ Result<std::unique_ptr<Gemm>> Gemm::create() {
 Status Gemm::run(const GemmArgs& args, cudaStream_t stream) {
   check(args);
   if (args.y.num_elements() == 0) return {};
-  // Wherever our own kernels can; their header comments have the measurements.
+  // Our own kernels are used wherever they can be; their header comments have the measurements.
   if (skinny_.supported && skinny_gemm_takes(args)) {
     return launch_skinny_gemm(args, skinny_, stream);
   }
@@ -66,7 +66,7 @@ Status Gemm::tune(std::span<const GemmArgs> like, cudaStream_t stream) {
   GemmArgs few = like.front();
   few.x = few.x.slice_rows(0, std::min<std::int64_t>(few.x.rows(), 1));
   few.y = few.y.slice_rows(0, few.x.rows());
-  int ours = 0;  // rows up to which our kernels compute these
+  int ours = 0;  // the maximum number of rows for our own kernels
   if (skinny_.supported && skinny_gemm_takes(few)) {
     ours = warpgroup_.supported && warpgroup_gemm_takes(few) ? kWarpgroupMaxRows : kSkinnyMaxRows;
   }

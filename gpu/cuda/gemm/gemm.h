@@ -14,19 +14,19 @@
 
 namespace tandem::cuda {
 
-// One per stream: products of one object share a workspace. Not thread-safe.
+// One per stream, as products of one object share a workspace. Not thread-safe.
 class Gemm {
  public:
   static Result<std::unique_ptr<Gemm>> create();
 
-  // Enqueues; never allocates device memory or synchronises. Launch shapes depend on the shapes of
-  // the arguments alone, so it may be captured. Kernels are loaded at their first use: run a shape
-  // once before capturing it. Shapes that do not fit are the caller's bug (TANDEM_CHECK).
+  // Enqueues; never allocates device memory or synchronises. Launch shapes depend only on the
+  // shapes of the arguments, so it may be captured. Kernels are loaded at their first use, so run a
+  // shape once before capturing it. Shapes that do not match are the caller's bug (TANDEM_CHECK).
   Status run(const GemmArgs& args, cudaStream_t stream);
-  // The same of both operations, in one kernel for few rows.
+  // Both operations, in one kernel if there are few rows.
   Status run(const GemmSwigluArgs& args, cudaStream_t stream);
 
-  // Stream::tune_gemm. Not while the stream records.
+  // Implements Stream::tune_gemm. Must not be called while the stream records.
   Status tune(std::span<const GemmArgs> like, cudaStream_t stream);
 
  private:

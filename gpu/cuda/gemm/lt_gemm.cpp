@@ -11,7 +11,7 @@
 namespace tandem::cuda {
 namespace {
 
-// What NVIDIA recommends for Hopper; smaller chips need less.
+// The size that NVIDIA recommends for Hopper; smaller GPUs need less.
 constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 constexpr std::size_t kProductBytes = std::size_t{16} << 20;
 
@@ -20,8 +20,8 @@ cudaDataType_t data_type(DType dtype) {
   return dtype == DType::f16 ? CUDA_R_16F : CUDA_R_16BF;
 }
 
-// Rows 33 and more share algorithms: 16 apart up to 64, 64 apart up to 512, then a quarter of a
-// power of two apart.
+// From 33 rows on, ranges of row counts share an algorithm: multiples of 16 up to 64, multiples of
+// 64 up to 512, then multiples of a quarter of a power of two.
 std::int64_t bucket_of(std::int64_t rows) {
   if (rows <= 32) return rows;
   if (rows <= 64) return (rows + 15) / 16 * 16;
@@ -30,14 +30,14 @@ std::int64_t bucket_of(std::int64_t rows) {
   return (rows + step - 1) / step * step;
 }
 
-// The largest power of two, at most 16, that divides the address and the distance between rows.
+// The largest power of two up to 16 that divides both the address and the row stride in bytes.
 std::uint8_t alignment_of(const TensorView& view) {
   const auto bits = std::bit_cast<std::uintptr_t>(view.data) |
                     static_cast<std::uintptr_t>(view.stride[0]) * size_of(view.dtype) | 16U;
   return static_cast<std::uint8_t>(bits & (~bits + 1));
 }
 
-// Rows that the scratch product has room for.
+// The number of rows that fit into the scratch product.
 std::int64_t product_rows(std::int64_t out) {
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(kProductBytes / sizeof(float)) / out);
 }
@@ -46,7 +46,7 @@ std::int64_t row_distance(const TensorView& view) {
   return view.rows() > 1 ? view.stride[0] : view.cols();
 }
 
-// cuBLASLt is column-major: y^T [out, T] = w^T^T [out, in] x^T [in, T].
+// cuBLASLt is column-major, so it computes y^T [out, T] = w^T^T [out, in] x^T [in, T].
 struct Operation {
   cublasLtMatmulDescOpaque_t description{};
   cublasLtMatrixLayoutOpaque_t w{}, x{}, y{};
@@ -127,7 +127,8 @@ Result<std::vector<cublasLtMatmulAlgo_t>> LtGemm::list_algorithms(const GemmArgs
                       "stating a preference");
   };
   TANDEM_TRY(set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes));
-  // Splits of the inner dimension may meet in f32 only: y's own dtype would round twice.
+  // Splits of the inner dimension may only be summed in f32: in y's own dtype they would be rounded
+  // twice.
   TANDEM_TRY(set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                  std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE}));
   TANDEM_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::uint32_t{shape.align_w}));
@@ -156,12 +157,12 @@ Status LtGemm::run(const GemmArgs& args, cudaStream_t stream) {
   const bool biased = args.bias.rank > 0;
   if (args.y.dtype == DType::f32) {
     if (!biased) return multiply(args, stream);
-    // The epilogue takes a bias of y's dtype only.
+    // The epilogue only supports a bias of y's dtype.
     TANDEM_TRY(launch_add_terms({}, args.bias, args.y, args.accumulate, stream));
     return multiply({args.x, args.w, {}, args.y, true}, stream);
   }
   if (!biased && !args.accumulate) return multiply(args, stream);
-  // For small or odd shapes the library rounds the product to y's dtype before it adds to it.
+  // For small or odd shapes the library rounds the product to y's dtype before adding it.
   const std::int64_t rows_at_once = product_rows(args.w.rows());
   for (std::int64_t first = 0; first < args.x.rows(); first += rows_at_once) {
     const std::int64_t rows = std::min(rows_at_once, args.x.rows() - first);
@@ -221,7 +222,7 @@ struct LtGemm::Stopwatch {
 
   cudaEvent_t begin = nullptr;
   cudaEvent_t end = nullptr;
-  std::size_t turn = 0;  // whose product comes next
+  std::size_t turn = 0;  // index of the next product
 };
 
 Status LtGemm::tune(std::span<const GemmArgs> like, std::int64_t fewest, cudaStream_t stream) {
@@ -241,8 +242,8 @@ Status LtGemm::tune(std::span<const GemmArgs> like, std::int64_t fewest, cudaStr
     TANDEM_ASSIGN(const cublasLtMatmulAlgo_t fastest, find_fastest(products, shape, watch, stream));
     chosen_.emplace(shape, fastest);
   }
-  // Of more rows the heuristics' choice, so that its kernel is loaded: that may take milliseconds
-  // and, with ranks whose kernels wait for each other, not come to an end.
+  // Larger row counts use the heuristics' choice. Each is computed once here to load its kernel:
+  // loading may take milliseconds and, with ranks whose kernels wait for each other, never end.
   const std::int64_t all = like.front().x.rows();
   for (std::int64_t rows = std::max(most + 1, fewest); rows <= all; rows = bucket_of(rows) + 1) {
     GemmArgs args = like.front();
@@ -259,7 +260,7 @@ Result<float> LtGemm::measure(std::span<const GemmArgs> products,
   const auto next = [&] {
     return multiply(products[watch.turn++ % products.size()], algorithm, stream);
   };
-  TANDEM_TRY(next());  // is not measured: it may load the kernel
+  TANDEM_TRY(next());  // not measured, because it may load the kernel
   TANDEM_TRY(cuda_status(cudaEventRecord(watch.begin, stream), "cudaEventRecord"));
   for (int call = 0; call < calls; ++call) TANDEM_TRY(next());
   TANDEM_TRY(cuda_status(cudaEventRecord(watch.end, stream), "cudaEventRecord"));
@@ -274,8 +275,8 @@ Result<cublasLtMatmulAlgo_t> LtGemm::find_fastest(std::span<const GemmArgs> prod
                                                   cudaStream_t stream) {
   constexpr int kMostAlgorithms = 16;
   constexpr int kCalls = 4;
-  constexpr float kNearlyAsFast = 1.1F;  // worth a second look
-  constexpr float kAsFast = 1.02F;       // then the library's order decides, the same in every run
+  constexpr float kNearlyAsFast = 1.1F;  // close enough for a second measurement
+  constexpr float kAsFast = 1.02F;       // equally fast: the library's order decides
   TANDEM_ASSIGN(const auto algorithms, list_algorithms(products.front(), shape, kMostAlgorithms));
   std::vector<float> us;
   Status failure;

@@ -1,39 +1,39 @@
 // y[t, o] = (y[t, o] +) sum_i x[t, i] w[o, i] (+ bias[o]) for T <= 32 rows t. Bound by reading w.
 //
-// Grid: one block per multiprocessor, each with an equal run of w's rows, in groups of up to 32.
-// Within a group the block walks the inner dimension in chunks of 256. One thread produces: it
-// orders the copy of the chunk's rows of w, and of x, into a ring of shared-memory stages. Eight
-// warps consume, each 32 of the 256 columns: w is the tensor core's 16-row operand and x, T padded
+// Grid: one block per multiprocessor, each with an equal range of w's rows, in groups of up to 32.
+// Within a group the block walks the inner dimension in chunks of 256. One producer thread orders
+// the copies of the chunk's rows of w, and of x, into a ring of shared-memory stages. Eight
+// consumer warps take 32 of the 256 columns each: w is the tensor core's 16-row operand, x, padded
 // to eights, the 8-column one. The warps' sums meet in shared memory, in a fixed order.
 //
-// The inner dimension's order is free in a sum, so a thread takes 16 consecutive bytes of a row as
-// its part of two products (columns 8 tig .. 8 tig + 7 of 32) of both operands alike: one
-// ld.shared.v4 instead of ldmatrix. w and x are seen as [rows, in / 64, 64] and copied in boxes
+// The order of the inner dimension is free in a sum. So a thread takes 16 consecutive bytes of a
+// row of either operand as its part of two products (columns 8 tig .. 8 tig + 7 of 32): one
+// ld.shared.v4 instead of ldmatrix. w and x are viewed as [rows, in / 64, 64] and copied in boxes
 // [rows, 4, 64] with the copy engine's 128-byte swizzle, so that 512 bytes of a row are fetched
-// together and the loads of two rows by a quarter warp meet all banks once.
+// together and a quarter warp's loads of two rows touch all banks once.
 //
-// A product that ends in swiglu: a group has up to 16 rows of gate and the 16 of up that belong to
-// them, in two boxes, and a warp's upper lanes, who have finished up's sums, hand them to its
-// lower.
+// A product that ends in swiglu: a group has up to 16 rows of gate and the 16 matching rows
+// of up, in two boxes. A warp's upper lanes finish up's sums and hand them to its lower
+// lanes.
 //
-// Weights never change, so the ring is filled with them before the kernels before this one have
-// ended; x and y wait.
+// Weights never change, so the ring is filled with them before earlier kernels have ended; x and y
+// are read after that.
 //
-// What was tried, on one H200 (us for q/k/v of llama-2-7b at one row, floor 23.5 at copy speed):
-//   a bulk copy of 512 bytes per row and stage      71    the copy engine starts one in 40 ns
+// Variants tried on one H200 (us for q/k/v of llama-2-7b at one row; lower bound 23.5):
+//   a bulk copy of 512 bytes per row and stage      71    the copy engine starts one every 40 ns
 //   one tensor copy per stage (this)                25.4  8 rows 25.1, 16 rows 25.5, 32 rows 26.3
-//   half the shared memory, two kernels at a time   25.5  good only if all kernels of a step ask
-//                                                         for the same division of L1: else each
+//   half the shared memory, two kernels at a time   25.5  good only if all kernels of a step want
+//                                                         the same division of L1: otherwise each
 //                                                         change drains the processors (+12 us)
-//   clusters of 2 that share the inner dimension    28.1  they start later than they gain
+//   clusters of 2 that share the inner dimension    28.1  the later start costs more than it gains
 //   64 rows of w in a stage                         25.8
 //   chunks beyond the ring fetched into L2          27.0  up to 8 of them
 //   the next product's weights fetched into L2 by attention and LoRA, which leave memory idle, 8 to
 //     28 MB: steps took as long, or up to 4 % longer
 //   two or three stages fewer, so that blocks of LoRA are placed before these end (32 rows, each
 //     with an adapter): steps took 2 to 4 % longer
-//   the last seventh in units of 8 rows to whoever  27.5  blocks end up to a tenth apart, as their
-//     is first there                                      processors get different bandwidth, but
+//   the last seventh in units of 8 rows to the      27.5  blocks end up to a tenth apart, as their
+//     first block there                                   processors get different bandwidth, but
 //                                                         stages of 4 KB are slower still
 
 #include <algorithm>
@@ -51,9 +51,9 @@ namespace {
 
 constexpr int kConsumers = 8;  // warps
 constexpr int kThreads = (kConsumers + 1) * 32;
-constexpr int kChunk = 256;            // columns of a stage
-constexpr int kRowBytes = kChunk * 2;  // of a stage
-constexpr int kGroup = 32;             // rows of w in a stage, at most
+constexpr int kChunk = 256;            // columns per stage
+constexpr int kRowBytes = kChunk * 2;  // per stage
+constexpr int kGroup = 32;             // maximum number of rows of w per stage
 constexpr int kHalfGroup = kGroup / 2;
 constexpr int kAlignment = 1024;  // the swizzle's period
 constexpr int kMaxStages = 8;
@@ -65,15 +65,15 @@ struct SkinnyParams {
   std::int64_t y_stride;  // elements
   int in, rows;
   int out;       // columns of y
-  int groups;    // of every block
-  int box_rows;  // rows of w in a box: the largest group's
+  int groups;    // per block
+  int box_rows;  // rows of w per box, in the largest group
   int stages;
   bool y_is_f32;
   bool accumulate;
-  bool swiglu;  // w's row `out` + o goes with its row o
+  bool swiglu;  // true: row `out` + o of w belongs with row o
 };
 
-constexpr int kReduceColumn = kGroup + 4;  // floats; the 4 keep stores off equal banks
+constexpr int kReduceColumn = kGroup + 4;  // floats; the 4 avoid bank conflicts of stores
 constexpr int kReduceFloats = kConsumers * 8 * kReduceColumn;
 
 // Shared memory: barriers | stages | reduce[2]. A stage: w, then x.
@@ -84,7 +84,7 @@ constexpr int kFixedBytes = kAlignment + kBarrierBytes + 2 * kReduceFloats * 4;
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // no older GPU is asked
 
-// Columns of y that a block computes, cut into equal groups.
+// The columns of y that a block computes, cut into equal groups.
 struct Share {
   int begin, count, groups;
   __device__ explicit Share(const SkinnyParams& p) : groups(p.groups) {
@@ -96,7 +96,7 @@ struct Share {
   __device__ int group_rows(int group) const { return group_begin(group + 1) - group_begin(group); }
 };
 
-// The one thread that fills the ring.
+// Runs on the one thread that fills the ring.
 __device__ void produce(const SkinnyParams& p, const CUtensorMap* w, const CUtensorMap* x,
                         const Share& share, int chunks, std::uint32_t full, std::uint32_t empty,
                         std::uint32_t stages) {
@@ -129,7 +129,7 @@ __device__ void produce(const SkinnyParams& p, const CUtensorMap* w, const CUten
   int stage = 0;
   std::uint32_t round = 0;
   for (int i = ahead; i < total; ++i) {
-    // Acquires the consumers' arrivals of the round before: the stage has been read.
+    // Acquires the consumers' arrivals of the previous round: the stage has been read.
     barrier_wait(empty + 8U * static_cast<unsigned>(stage), round & 1);
     load_w(i, stage);
     load_x(i, stage);
@@ -137,7 +137,7 @@ __device__ void produce(const SkinnyParams& p, const CUtensorMap* w, const CUten
   }
 }
 
-// The consumers only.
+// Called by the consumers only.
 __device__ __forceinline__ void consumer_barrier() {
   asm volatile("bar.sync 1, %0;" ::"n"(kConsumers * 32) : "memory");
 }
@@ -180,14 +180,14 @@ __global__ void __launch_bounds__(kThreads)
   } else {
     wait_for_previous_kernels();
     const int row_in_tile = lane / 4;
-    // A warp's 32 columns are half of a 128-byte line, whose 16-byte pieces are swizzled by its
-    // number.
+    // A warp's 32 columns are half of a 128-byte line, whose 16-byte pieces are swizzled by the
+    // line's number.
     const auto in_stage = [&](int line_row) {
       const int line = warp / 2;
       const int piece = (warp % 2 * 4 + lane % 4) ^ (line_row % 2 * 4 + line);
       return static_cast<unsigned>(line_row * kRowBytes + line * 128 + piece * 16);
     };
-    // This thread's sums: row (of w) of the group, and rows 8 c + col of x.
+    // This thread sums row `row` (of w) of the group, and rows 8 c + col of x.
     const int row = thread % kGroup;
     const int col = thread / kGroup;
     int stage = 0;
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(kThreads)
             {load_shared(at + 16 * kRowBytes), load_shared(at + 24 * kRowBytes)}};
 #pragma unroll
         for (int c = 0; c < kColTiles; ++c) {
-          // Columns of the product past T repeat the last row; nobody reads them.
+          // Columns of the product past T repeat the last row; they are never read.
           const uint4 x = load_shared(base + kGroup * kRowBytes +
                                       in_stage(min(c * 8 + row_in_tile, p.rows - 1)));
 #pragma unroll
@@ -243,7 +243,7 @@ __global__ void __launch_bounds__(kThreads)
           mine[r * 16 + 8] = d[r][c][2];
           mine[r * 16 + 8 + kReduceColumn] = d[r][c][3];
         }
-        // Two buffers: whoever passes here has read the one that is written next.
+        // With two buffers, a thread that passes here has already read the buffer written next.
         consumer_barrier();
         const float* const from = buffer + col * kReduceColumn + row;
 #pragma unroll

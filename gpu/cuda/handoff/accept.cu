@@ -1,21 +1,21 @@
-// The workers' answers (AcceptArgs in gpu/ops.h): y is added to the outputs; v goes to the scratch
-// for accept_xa.cu.
+// Accepts the workers' answers (AcceptArgs in gpu/ops.h): adds y to the outputs, and copies v to
+// the scratch for accept_xa.cu.
 //
 //   out[m][rows[t]][c] += y[t][column of m + c]       modules that the adapter has
 //
-// Grid: groups x parts, of the job's bounds alone, so that a recorded launch serves any turn;
-// blocks of groups that the turn does not have leave at once, as do parts that so many groups
-// should not have. The blocks of a group share its rows in chunks. Bound by the link: reads by
-// kernels come at 48 GB/s where long copies have 55 (H200, PCIe 5 x16), however they are made: 6 to
-// 192 blocks, 16 bytes a thread or bulk copies to shared memory, cached or not, huge pages or
-// small. So few blocks do. They wait for the answers by themselves (answers.cuh), and the fewer the
+// Grid: groups x parts, from the job's bounds alone, so that a recorded launch serves every step.
+// Blocks of groups that the step does not have exit at once, and so do parts beyond those that this
+// number of groups should use. The blocks of a group share its rows in chunks. Bound by the link:
+// reads by kernels reach 48 GB/s where long copies reach 55 (H200, PCIe 5 x16), however they are
+// made: 6 to 192 blocks, 16 bytes per thread or bulk copies to shared memory, cached or not, huge
+// pages or small. So few blocks suffice. Blocks poll for the answers (answers.cuh), and fewer are
 // better: reads of one word over the link follow each other at 0.8 us. A round trip of 64 rows took
 // 52 us with 16 blocks of 512 threads, 53 with 8 of 1024, 67 with 32 of 256, 75 with 48 of 512 and
-// 114 with 96 of 256. Every thread has kLoads loads on their way, and as many of the next chunk.
+// 114 with 96 of 256. Every thread has kLoads loads in flight, and as many of the next chunk.
 //
-// Nothing that can be done before the answers come is left for after: the kernel starts while those
-// before it run, hears of its ticket from the offer itself, waits for the answers and sends for y;
-// only then it waits for the kernels before it, whose outputs it adds to.
+// Everything possible is done before the answers come: the kernel starts while earlier ones run,
+// gets its ticket from the offer directly, waits for the answers and requests y. Only then does it
+// wait for the earlier kernels, to whose outputs it adds.
 #include <algorithm>
 
 #include "gpu/cuda/base/dispatch.h"
@@ -29,15 +29,15 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kLoads = 4;
 constexpr int kPullLoads = 8;                // of v, 4 bytes each
-constexpr std::int32_t kMostLaunched = 128;  // blocks: most leave where groups are several
+constexpr std::int32_t kMostLaunched = 128;  // blocks: with several groups, most exit at once
 
 struct AcceptShape {
   AcceptOutput out[LoraArgs::kMaxModules];
-  std::int32_t first_unit[LoraArgs::kMaxModules];  // of each module, among what is added of a row
-  std::int32_t units_per_row;                      // that are added: vectors, or elements
-  std::int64_t v_width;  // floats per row that the scratch for v has room for
-  // Of one of several ranks: a row of y holds every module's units for all, this one adds its own.
-  std::int32_t first_in_y[LoraArgs::kMaxModules];  // of each module's, in a row of y
+  std::int32_t first_unit[LoraArgs::kMaxModules];  // by module, in a row's units
+  std::int32_t units_per_row;                      // number added: vectors or elements
+  std::int64_t v_width;                            // floats per row in the scratch for v
+  // For one of several ranks: a row of y holds the units of all ranks; this one adds its own.
+  std::int32_t first_in_y[LoraArgs::kMaxModules];  // by module, in a row of y
   std::int32_t y_units_per_row;
 };
 
@@ -65,7 +65,7 @@ struct RawUnit<T, 1> {
   __device__ __forceinline__ void add_to(float (&sum)[1]) const { sum[0] += to_float(value); }
 };
 
-// V elements of an output, kept as they lie in memory (float takes twice the registers of bf16).
+// V elements of an output, kept in their memory format (float needs twice the registers of bf16).
 template <typename Out, int V>
 struct Old {
   static constexpr int kBytes = V * static_cast<int>(sizeof(Out));
@@ -99,14 +99,14 @@ class GroupOfY {
     units_ = segment.count * shape.units_per_row;
   }
 
-  // A chunk on its way: where this thread's units of it go, and the answers.
+  // A chunk in flight: where this thread's units of it go, and the answers.
   struct Chunk {
     Out* to[kLoads];
-    std::int32_t from[kLoads];  // unit of y; of ranks alone
+    std::int32_t from[kLoads];  // unit of y; used with several ranks only
     RawUnit<T, V> raw[kLoads];
   };
 
-  // The chunk that begins at unit `begin`; past the end it is empty.
+  // Finds the chunk that begins at unit `begin`; past the end it is empty.
   __device__ __forceinline__ void find(std::int32_t begin, Chunk& chunk) const {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
@@ -130,7 +130,7 @@ class GroupOfY {
     }
   }
 
-  // Sends for the answers.
+  // Starts loading the answers.
   __device__ __forceinline__ void fetch(std::int32_t begin, Chunk& chunk) const {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
@@ -175,7 +175,7 @@ class GroupOfY {
   std::int32_t units_;
 };
 
-// This block's share of the group's v, dense as it lies in the mailbox.
+// Copies this block's share of the group's v, which is dense in the mailbox.
 __device__ void pull_v(const AcceptArgs& a, const GroupTurn& turn, std::int32_t g,
                        const ColdGroup& group, const LoraSegment& segment, std::int64_t v_width,
                        float* scratch_v) {
@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(kThreads)
   const ColdGroup& group = job.group;
   const GroupTurn turn(job.turn, g);
   if (g >= turn.num_groups) {
-    // If there are none at all: who waits for the end of this launch waits for those before it.
+    // With no groups at all, waiting for this launch must still include the launches before it.
     if (g == 0) wait_for_previous_kernels();
     return;
   }
@@ -247,7 +247,7 @@ __global__ void __launch_bounds__(kThreads)
     if (leads && ticket == Ticket::voided) a.timed_out[g] = 1;
     return;
   }
-  if (!is_for_workers(early)) {  // the offer was not heard of
+  if (!is_for_workers(early)) {  // the offer's ticket was not seen in time
     const bool broken = a.state->broken[group.mailbox] != 0;
     __syncthreads();
     if (threadIdx.x < 32) {
@@ -270,7 +270,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   if (!fetched) y.fetch(begin, chunk);
   const std::int32_t step = turn.parts() * kChunk;
-  while (true) {  // the next is on its way while one is added
+  while (true) {  // loads the next chunk while adding this one
     begin += step;
     if (begin >= y.units()) break;
     typename Answers::Chunk next;
@@ -282,7 +282,7 @@ __global__ void __launch_bounds__(kThreads)
   y.add(chunk);
 }
 
-// Every row of y and of the outputs begins at a multiple of 16 bytes, and so does every module.
+// True if every row of y and of the outputs, and every module, begins at a multiple of 16 bytes.
 bool in_16_bytes(const AcceptArgs& args) {
   const auto size = static_cast<std::int64_t>(size_of(args.dtype));
   bool wide = true;

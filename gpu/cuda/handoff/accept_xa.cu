@@ -1,9 +1,9 @@
 // out[m][rows[t]][c] += sum_r v[t][r] B[c][r] for the groups whose v the accept kernel pulled into
 // the scratch (AcceptArgs in gpu/ops.h, ticket cpu_xa).
 //
-// Grid: columns in pieces of kThreads x groups, of the job's bounds; blocks of groups that the turn
-// does not have leave at once. A thread owns a column: it reads its row of B by 16 bytes, once for
-// kRows rows of v, which lie in shared memory. Bound by reading B.
+// Grid: columns in pieces of kThreads x groups, from the job's bounds; blocks of groups that the
+// step does not have exit at once. A thread owns a column: it reads its row of B 16 bytes at a
+// time, once for kRows rows of v, which lie in shared memory. Bound by reading B.
 #include <algorithm>
 
 #include "gpu/cuda/base/dispatch.h"
@@ -20,7 +20,7 @@ constexpr int kMostRank = 512;
 
 struct XaShape {
   AcceptOutput out[LoraArgs::kMaxModules];
-  std::int32_t first_block[LoraArgs::kMaxModules];  // of each module
+  std::int32_t first_block[LoraArgs::kMaxModules];  // by module
   std::int64_t v_width;
 };
 
@@ -39,17 +39,17 @@ __global__ void __launch_bounds__(kThreads)
   constexpr int kWide = Vec16<T>::kSize;
   __shared__ __align__(16) float v[kRows][kMostRank];
   const auto g = static_cast<std::int32_t>(blockIdx.y);
-  const auto ticket = static_cast<Ticket>(a.tickets[g]);  // an earlier turn's, past this one's
+  const auto ticket = static_cast<Ticket>(a.tickets[g]);  // old if g >= num_groups
   const JobOfBlock job(a, g);
   const GroupTurn turn(job.turn, g);
   if (g >= turn.num_groups || ticket != Ticket::cpu_xa) return;
-  if (a.timed_out[g] != 0) return;  // not all of its v has come
+  if (a.timed_out[g] != 0) return;  // its v is incomplete
   const auto block = static_cast<std::int32_t>(blockIdx.x);
   std::int32_t m = 0;
   while (m + 1 < a.num_modules && block >= shape.first_block[m + 1]) ++m;
   const LoraSegment segment = a.segments[job.group.segment];
-  std::int32_t columns = 0;  // of v
-  std::int32_t column = 0;   // of this module's
+  std::int32_t columns = 0;  // all columns of v
+  std::int32_t column = 0;   // this module's first one
   for (std::int32_t i = 0; i < a.num_modules; ++i) {
     if (i == m) column = columns;
     columns += rank_of(a, turn, segment.slot, i);
@@ -121,7 +121,7 @@ Status launch(const AcceptArgs& args, const float* v, cudaStream_t stream) {
     shape.v_width = std::max(shape.v_width, mailbox.max_v);
   }
   const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(args.max_groups));
-  // No overlap: page ids and tables came with the load, after the kernels before had begun.
+  // No overlap: page ids and tables may arrive, with the load, after earlier kernels have begun.
   return launch_kernel("accept", {.grid = grid, .block = dim3(kThreads)}, stream, add_vb<T, Out>,
                        args, shape, v);
 }

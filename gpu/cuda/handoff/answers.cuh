@@ -1,15 +1,15 @@
-// Waiting for the workers' answers, and what the accept kernels share.
+// Waits for the workers' answers; also holds the code that the accept kernels share.
 //
-// One block of a group, its leader (part 0), polls the done words over the link, a lane a worker
-// slot, and publishes its verdict in device memory, where the others poll it: reads of one word
-// over the link follow each other at 0.8 us, so that a dozen blocks would keep each other waiting
-// for ten. All blocks act on the one verdict, so a late answer is added by all or by none. Only a
-// block that hears of no verdict for twice the deadline (its leader never ran) acts alone: it adds
-// nothing and marks the group void, whose rows are then thrown away, whatever the others have added
-// to them.
+// One block of a group, its leader (part 0), polls the done words over the link, one lane per
+// worker slot, and publishes its verdict in device memory, where the other blocks poll it. Reads of
+// one word over the link follow each other at 0.8 us, so a dozen blocks would delay each other by
+// ten. All blocks act on the one verdict, so a late answer is added by all of them or by none. Only
+// a block that sees no verdict for twice the deadline (its leader never ran) acts alone: it adds
+// nothing and marks the group as timed out, so that its rows are discarded, whatever the other
+// blocks have added to them.
 //
-// A verdict bears its job's sequence, as a ticket does: blocks of the next accept may be there
-// already, and no stream meets a sequence twice.
+// A verdict holds its job's sequence, as a ticket does, because blocks of the next accept may
+// already run and a sequence never repeats on a stream.
 #pragma once
 
 #include "gpu/cuda/base/memory_order.cuh"
@@ -18,7 +18,7 @@
 
 namespace tandem::cuda {
 
-// An output as kernels read it (std::array's operators are the host's).
+// An output as kernels access it (std::array's operators are host functions).
 struct AcceptOutput {
   void* data;
   std::int64_t stride;  // elements
@@ -29,9 +29,9 @@ inline AcceptOutput output_of(const TensorView& out) {
   return {out.data, out.stride[0], out.rows(), out.cols()};
 }
 
-constexpr std::int32_t kMostWaiting = 16;  // that wait for answers, of fewer groups
+constexpr std::int32_t kMostWaiting = 16;  // most blocks that wait for answers
 
-// What a turn says of one of its groups.
+// The data of one group in a step.
 struct GroupTurn {
   std::uint64_t sequence;
   std::int32_t num_groups;
@@ -43,8 +43,8 @@ struct GroupTurn {
       adapted |= static_cast<std::uint32_t>(turn.adapted[m] >> g & 1) << m;
     }
   }
-  // Of a launch that has room for one group in as many parts, and for more groups: those that a
-  // group has. The fewer blocks wait for answers, the better (accept.cu).
+  // The number of parts for each group, in a launch whose grid has parts enough for one group.
+  // Fewer blocks waiting for answers are better (accept.cu).
   __device__ __forceinline__ std::int32_t parts() const {
     return max(1, min(static_cast<std::int32_t>(gridDim.y), kMostWaiting / max(1, num_groups)));
   }
@@ -54,10 +54,10 @@ __device__ __forceinline__ bool is_for_workers(Ticket ticket) {
   return ticket == Ticket::cpu || ticket == Ticket::cpu_xa;
 }
 
-// By a whole warp; the same in every lane: the ticket that the offer of this sequence has given or
-// is about to give, or `none` where it does not say: there was none on this stream, or it is late.
-// Known before the offer's kernel, and those behind it, have ended; not yet what `tickets` holds
-// for this kernel.
+// Called by a whole warp; returns the same in every lane: the ticket that the offer of this
+// sequence has given or is about to give, or `none` if it is late or there was no offer on this
+// stream. The ticket is known before the offer's kernel and those behind it have ended; but
+// `tickets` itself is not yet valid for this kernel.
 __device__ __forceinline__ Ticket hear_ticket(const HandoffScratch* scratch, std::int32_t g,
                                               std::uint64_t sequence) {
   constexpr std::uint64_t kPatienceNs = 100'000;
@@ -74,9 +74,9 @@ __device__ __forceinline__ Ticket hear_ticket(const HandoffScratch* scratch, std
   return static_cast<Ticket>(__shfl_sync(~0U, ticket, 0));
 }
 
-// By a whole warp; the same in every lane: whether all of the group's workers have answered by the
-// deadline. A look comes after the clock, so that what is there by then counts however late this
-// block runs.
+// Called by a whole warp; returns the same in every lane: true if all of the group's workers have
+// answered by the deadline. Each poll follows a reading of the clock, so answers present at the
+// deadline count however late this block runs.
 __device__ __forceinline__ bool poll_answers(const AcceptArgs& a, const GroupTurn& turn,
                                              std::int32_t g, const ColdGroup& group) {
   const std::uint64_t start = global_time_ns();
@@ -86,7 +86,7 @@ __device__ __forceinline__ bool poll_answers(const AcceptArgs& a, const GroupTur
   const std::uint64_t* high = low + 32 * mailbox.worker_slot_stride;
   bool wait_low = (group.workers >> lane & 1) != 0;
   bool wait_high = (group.workers >> (lane + 32) & 1) != 0;
-  // A look goes over the link: many groups and worker slots look less often.
+  // Polls cross the link, so with many groups and worker slots each block polls less often.
   const unsigned looks = static_cast<unsigned>(turn.num_groups * __popcll(group.workers));
   const unsigned pause_ns = looks > 512 ? min(4 * (looks - 512), 4000U) : 0;
   while (true) {
@@ -100,8 +100,8 @@ __device__ __forceinline__ bool poll_answers(const AcceptArgs& a, const GroupTur
   }
 }
 
-// By the first warp of every block of the group, in a launch whose ticket is for workers; the same
-// in every lane. What the workers wrote before their answers is visible after it.
+// Called by each block's first warp if the launch's ticket is for workers; returns the same in
+// every lane. Data that the workers wrote before their answers is visible afterwards.
 __device__ __forceinline__ bool hear_verdict(const AcceptArgs& a, const GroupTurn& turn,
                                              std::int32_t g, const ColdGroup& group, bool broken,
                                              HandoffScratch* scratch) {
@@ -124,15 +124,15 @@ __device__ __forceinline__ bool hear_verdict(const AcceptArgs& a, const GroupTur
   return false;
 }
 
-// Rows of the groups before `g`: where its part of the scratch for v begins.
+// The number of rows in groups before `g`: the offset of g's part of the scratch for v.
 __device__ __forceinline__ std::int64_t rows_before(const AcceptArgs& a, std::int32_t g) {
   std::int64_t rows = 0;
   for (std::int32_t i = 0; i < g; ++i) rows += a.segments[a.groups[i].segment].count;
   return rows;
 }
 
-// Rank of module m of a group's adapter, 0 where it has none. The table must have arrived: of a
-// group with a cpu_xa ticket, whose B has.
+// The rank of module m of a group's adapter, 0 if it has none. The table's row must have arrived,
+// as it has for a group with a cpu_xa ticket, because its B has.
 __device__ __forceinline__ std::int32_t rank_of(const AcceptArgs& a, const GroupTurn& turn,
                                                 std::int32_t slot, std::int32_t m) {
   return (turn.adapted >> m & 1) != 0 ? a.table[slot * a.slot_stride + m].rank : 0;

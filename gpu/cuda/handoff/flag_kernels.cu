@@ -1,5 +1,5 @@
-// One thread that writes a word, or polls one, where the driver's stream memory operations are
-// missing.
+// Fallback kernels of one thread that write a word or poll one, for drivers without stream memory
+// operations.
 #include "gpu/cuda/base/launch.h"
 #include "gpu/cuda/base/memory_order.cuh"
 #include "gpu/cuda/handoff/flags.h"
@@ -8,12 +8,12 @@ namespace tandem::cuda {
 namespace {
 
 __global__ void write_flags(std::uint32_t* flag, std::uint32_t value, std::int32_t count) {
-  // release: pairs with the acquire of an offer's look at its ready words
+  // release: pairs with the acquire after an offer has read its ready words
   for (std::int32_t i = 0; i < count; ++i) store_release_system(flag + i, value);
 }
 
 __global__ void poll_flag(const std::uint32_t* flag, std::uint32_t value) {
-  // acquire: pairs with the release of the CPU thread that wrote what the flag stands for
+  // acquire: pairs with the release of the CPU thread that set the flag
   while (load_acquire_system(flag) != value) __nanosleep(1000);
 }
 

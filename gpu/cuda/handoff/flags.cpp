@@ -12,7 +12,8 @@
 namespace tandem::cuda {
 namespace {
 
-// The driver's functions, asked of the runtime: the program starts without libcuda, too.
+// The driver's functions, found through the runtime so that the program also starts without
+// libcuda.
 struct StreamMemoryOperations {
   PFN_cuStreamBatchMemOp_v11070 write = nullptr;
   PFN_cuStreamWaitValue32_v11070 wait = nullptr;
@@ -36,11 +37,11 @@ const StreamMemoryOperations& operations() {
   return found;
 }
 
-// Once the driver has said that it has no such operations, it is not asked again. Relaxed: whoever
-// reads it too early asks once more.
+// Set once the driver has said that it has no such operations, so that it is not asked again.
+// Relaxed: a thread that reads it too early just asks once more.
 std::atomic<bool> refused = false;
 
-// Whether the kernels must do it.
+// True if the driver refuses, so that the kernels must be used.
 Result<bool> is_refused(CUresult code, const char* what) {
   if (code == CUDA_SUCCESS) return false;
   if (code == CUDA_ERROR_NOT_SUPPORTED) {
@@ -66,7 +67,7 @@ Status enqueue_set_flag(std::uint32_t* flag, std::uint32_t value, std::int32_t c
       write.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
       write.address = reinterpret_cast<CUdeviceptr>(flag + begin + i);
       write.value = value;
-      write.flags = CU_STREAM_WRITE_VALUE_DEFAULT;  // after a fence at system scope
+      write.flags = CU_STREAM_WRITE_VALUE_DEFAULT;  // implies a fence at system scope
     }
     TANDEM_ASSIGN(
         const bool again,

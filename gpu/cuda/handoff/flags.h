@@ -1,6 +1,6 @@
-// Words that streams write and wait for (Stream::set_flag, wait_flag), by the driver's stream
-// memory operations: no kernel, so no room on the GPU is needed, and nothing waits on it. Where the
-// driver refuses them, a kernel of one thread does the same.
+// Words that streams write and wait for (Stream::set_flag, wait_flag), through the driver's stream
+// memory operations: they are no kernels, so they need no room on the GPU. If the driver refuses
+// them, a kernel of one thread does the same.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,14 +11,14 @@
 
 namespace tandem::cuda {
 
-// flag[0 .. count) = value in device memory, after all that is before it on the stream, copies too:
-// a kernel of another stream that acquires the value (at system scope) sees it all.
+// flag[0 .. count) = value in device memory, after everything before it on the stream, copies too:
+// a kernel of another stream that acquires the value (at system scope) sees the effects.
 Status enqueue_set_flag(std::uint32_t* flag, std::uint32_t value, std::int32_t count,
                         cudaStream_t stream);
-// What comes after it on the stream runs once *flag == value, in pinned host memory.
+// Later operations of the stream run once *flag == value, in pinned host memory.
 Status enqueue_wait_flag(const std::uint32_t* flag, std::uint32_t value, cudaStream_t stream);
 
-// flag_kernels.cu: the fallbacks.
+// The fallbacks, in flag_kernels.cu.
 Status launch_set_flag(std::uint32_t* flag, std::uint32_t value, std::int32_t count,
                        cudaStream_t stream);
 Status launch_wait_flag(const std::uint32_t* flag, std::uint32_t value, cudaStream_t stream);

@@ -14,7 +14,7 @@ Result<std::unique_ptr<Handoff>> Handoff::create() {
                 allocate_device_memory(sizeof(HandoffScratch), "memory of the handoff"));
   TANDEM_TRY(cuda_status(cudaMemset(handoff->scratch_.get(), 0, sizeof(HandoffScratch)),
                          "clearing the memory of the handoff"));
-  // The streams of operations do not wait for the one of cudaMemset.
+  // The operations' streams do not wait for the stream of cudaMemset.
   TANDEM_TRY(cuda_status(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize"));
   handoff->v_bytes_ = kFirstV;
   TANDEM_ASSIGN(handoff->v_, allocate_device_memory(kFirstV, "memory of the handoff"));
@@ -35,7 +35,7 @@ Status Handoff::reach_host_memory() const {
                "handing rows to CPU workers needs; set adapter_mode to pipelined");
 }
 
-// At most every row of the step, as wide as the widest mailbox allows.
+// Reserves for at most every row of the step, as wide as the widest mailbox allows.
 Status Handoff::reserve_v(const AcceptArgs& args) {
   std::int64_t width = 0;
   for (const MailboxView& mailbox : args.mailboxes) width = std::max(width, mailbox.max_v);
@@ -44,7 +44,7 @@ Status Handoff::reserve_v(const AcceptArgs& args) {
   const auto bytes = static_cast<std::size_t>(rows * width) * sizeof(float);
   if (bytes <= v_bytes_) return {};
   const std::size_t size = std::bit_ceil(bytes);
-  // A thread that records may not allocate otherwise.
+  // Without this mode a thread that records may not allocate.
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   TANDEM_TRY(cuda_status(cudaThreadExchangeStreamCaptureMode(&mode), "a recording's memory"));
   Result<DeviceMemory> more = allocate_device_memory(size, "answers of CPU workers");
@@ -65,7 +65,7 @@ Status Handoff::offer(const OfferArgs& args, const GroupEnd* end, cudaStream_t s
 
 Status Handoff::accept(const AcceptArgs& args, cudaStream_t stream) {
   TANDEM_TRY(reach_host_memory());
-  if (args.is_sum && rank_of(args).index > 0) return {};  // the first one adds all
+  if (args.is_sum && rank_of(args).index > 0) return {};  // rank 0 adds all of it
   if (args.any_xa) TANDEM_TRY(reserve_v(args));
   auto* v = reinterpret_cast<float*>(v_.get());
   TANDEM_TRY(launch_accept(args, scratch(), v, stream));

@@ -1,4 +1,4 @@
-// What the handoff's kernels read of a job before all else, and what they ring for it.
+// The data of a job that the handoff's kernels read first, and the doorbells that they ring.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,20 @@
 
 namespace tandem::cuda {
 
-// What a block must know first. Metadata: it may be read before the kernels in front have ended.
-// All of it is on its way at once; `group` holds nothing where the turn has no group g.
+// The data that a block needs first. Being metadata, it may be read before earlier kernels have
+// ended. All loads are in flight at once; `group` is undefined if the step has no group g.
 struct JobOfBlock {
   ColdGroup group;
   HandoffTurn turn;
   __device__ __forceinline__ JobOfBlock(const HandoffJob& job, std::int32_t g)
       : group(job.groups[g]), turn(*job.turn) {
-    // No load moves across it. The compiler would put each off to where it is first used, behind a
-    // branch on another, and wait for memory three times (CUDA 13.0).
+    // Keeps the loads in front of it. Otherwise the compiler would move each load to its first use,
+    // behind a branch that depends on another one, and wait for memory three times (CUDA 13.0).
     __syncwarp();
   }
 };
 
-// doorbell_of of base/ids/ticket.h, which kernels may not call.
+// Same as doorbell_of in base/ids/ticket.h, which kernels may not call.
 __device__ __forceinline__ std::uint64_t make_doorbell(std::uint64_t sequence, Ticket ticket) {
   return sequence << 3 | static_cast<std::uint64_t>(ticket);
 }

@@ -1,25 +1,25 @@
-// Tickets for cold groups, and their rows of x to the mailboxes (OfferArgs in gpu/ops.h).
+// Gives cold groups tickets and copies their rows of x to the mailboxes (OfferArgs, gpu/ops.h).
 //
-// Grid: (groups + 1) x parts, of the job's bounds alone, so that a recorded launch serves any turn;
-// blocks of groups that the turn does not have leave at once. The last column copies the segments
-// that belong to no cold group. Bound by the link: the rows leave in 16-byte stores, 512 bytes a
-// warp. The blocks of a group copy a part each, then count themselves; the last to come decides the
-// ticket and rings the doorbell.
+// Grid: (groups + 1) x parts, from the job's bounds alone, so that a recorded launch serves every
+// step; blocks of groups that the step does not have exit at once. The last column copies the
+// segments that belong to no cold group. Bound by the link: the rows leave in 16-byte stores, 512
+// bytes per warp. The blocks of a group copy one part each, then count themselves; the last one
+// decides the ticket and rings the doorbell.
 //
-// A ready word may change while the blocks of a group run. So no block acts on what it read but by
-// leaving its part out, and says so as it counts itself; the ticket is the last block's alone:
-//   - some block saw the load arrived: words never go back within a load, so `gpu` is true;
-//   - none did: every part of the rows is in the mailbox, so cpu and cpu_xa may be handed out.
-// Rows copied for nothing (another block saw the words change) harm nobody: the mailbox's rows are
-// this job's, and nobody reads them under another doorbell.
+// A ready word may change while the blocks of a group run. So all that a block does when it sees
+// the words ready is to skip its part and say so as it counts itself; the last block decides:
+//   - if some block saw the load arrived, `gpu` is right: words never go back within a load;
+//   - if none did, every part of the rows is in the mailbox: cpu and cpu_xa may be handed out.
+// Rows copied in vain (another block saw the words change) do no harm: the mailbox's rows belong to
+// this job, and no worker reads them under another doorbell.
 //
-// Of several ranks (ranks.cu) all blocks go by what the ranks have agreed on; each writes the rows
-// of x, or its columns of them, or none, and the ringing may be left to a later kernel.
+// With several ranks (ranks.cu) all blocks act on what the ranks have agreed on. Each rank writes
+// the rows of x, or its columns of them, or none, and the ringing may be left to a later kernel.
 //
-// Orders: each block's stores are before its count (barrier, then release by one thread at GPU
-// scope), all counts before the last block's (acquire), which are before the doorbell (release at
-// system scope): so they are before the worker's acquire of the doorbell. A fence at system scope
-// in every thread instead costs as much as the copy (measured: 108 us for a round trip of 54).
+// Orders: each block's stores precede its count (barrier, then release by one thread at GPU scope),
+// all counts precede the last block's acquire, and that precedes the doorbell (release at system
+// scope). So the stores precede the worker's acquire of the doorbell. A fence at system scope in
+// every thread instead costs as much as the copy (a round trip took 108 us instead of 54).
 #include <algorithm>
 
 #include "gpu/cuda/base/launch.h"
@@ -33,10 +33,10 @@ namespace {
 
 constexpr int kThreads = 512;
 constexpr int kLoads = 4;                     // in flight per thread
-constexpr std::uint32_t kSawReady = 1 << 16;  // beside the count of parts
+constexpr std::uint32_t kSawReady = 1 << 16;  // added to the count of parts
 constexpr std::int64_t kMostParts = 32;
 
-// What a block of a group knows of it.
+// A block's view of the state of its group.
 struct Look {
   bool a_ready;
   bool b_ready;
@@ -48,7 +48,7 @@ __device__ __forceinline__ Look look(const OfferArgs& a, const ColdGroup& group,
                                      std::int32_t slot) {
   const std::uint32_t* ready = a.ready + slot * a.slot_stride;
   const std::uint32_t* broken = &a.state->broken[group.mailbox];
-  const std::uint32_t a_word = load4_system(ready);  // all three on their way at once
+  const std::uint32_t a_word = load4_system(ready);  // all three loads in flight at once
   const std::uint32_t b_word = load4_system(ready + 1);
   const std::uint32_t broken_word = *broken;
   const Look seen{a_word == group.generation, b_word == group.generation, broken_word != 0};
@@ -83,10 +83,10 @@ struct OfferShape {
   std::int32_t element_bytes;
   std::int64_t x_stride;
   std::int64_t x_rows;
-  // Of one of several ranks.
-  std::int32_t mailbox_row_units;   // of rows of x in the mailbox: all ranks' columns
-  std::int32_t first_mailbox_unit;  // of this rank's columns there
-  bool writes;                      // rows of x
+  // For one of several ranks.
+  std::int32_t mailbox_row_units;   // per row of x in the mailbox: all ranks' columns
+  std::int32_t first_mailbox_unit;  // where this rank's columns begin in it
+  bool writes;                      // true: it writes rows of x
   bool rings;
 };
 
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto g = static_cast<std::int32_t>(blockIdx.x);
   const auto part = static_cast<std::int32_t>(blockIdx.y);
   if (g == a.max_groups) {
-    wait_for_previous_kernels();  // one of them may still read `live`
+    wait_for_previous_kernels();  // an earlier kernel may still read `live`
     if (part == 0) copy_other_segments(a);
     return;
   }
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kThreads)
   if (g >= turn.num_groups) return;
   const bool cpu = (turn.cpu_groups >> g & 1) != 0;
   const bool xa = (turn.xa_groups >> g & 1) != 0;
-  // A group that is offered to nobody has no rows to copy.
+  // A group that is not offered to workers has no rows to copy.
   const std::int32_t parts = cpu || xa ? static_cast<std::int32_t>(gridDim.y) : 1;
   if (part >= parts) return;
   const LoraSegment segment = a.segments[group.segment];
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kThreads)
   std::int32_t begin = part * kChunk;
   find(begin);
   wait_for_previous_kernels();
-  fetch();  // on its way while thread 0 looks
+  fetch();  // in flight while thread 0 looks
   if (threadIdx.x == 0) {
     shared_look = !cpu && !xa ? Look{}
                   : kOfRanks  ? look_at(scratch->agreed[g])
@@ -178,15 +178,15 @@ __global__ void __launch_bounds__(kThreads)
   bool ready = seen.ready();
   if (parts > 1) {
     const std::uint32_t mine = ready ? kSawReady + 1 : 1;
-    // acq_rel: pairs with the counts of the other blocks of the group, as the head of this file
-    // says
+    // acq_rel: pairs with the counts of the group's other blocks, as explained at the top of this
+    // file
     const std::uint32_t before = add_acquire_release(&scratch->offered[g], mine);
     if ((before % kSawReady) + 1 != static_cast<std::uint32_t>(parts)) return;
     ready = before + mine >= kSawReady;
     scratch->offered[g] = 0;  // for the next launch
   }
   const Ticket ticket = decide(cpu, xa, ready, seen);
-  // relaxed, and before the doorbell: an accept learns from it when to look for answers, no more
+  // relaxed, and before the doorbell: it only lets an accept know when to poll for answers
   store_relaxed(&scratch->given[g], make_doorbell(turn.sequence, ticket));
   // release, system: pairs with the worker's acquire of its doorbell
   if (!kOfRanks || shape.rings) {
@@ -198,7 +198,7 @@ __global__ void __launch_bounds__(kThreads)
   a.live[group.segment] = {segment.slot, segment.first, ticket == Ticket::gpu ? segment.count : 0};
 }
 
-// Every row of x and of the mailboxes begins at a multiple of 16 bytes.
+// True if every row of x and of the mailboxes begins at a multiple of 16 bytes.
 bool in_16_bytes(const OfferArgs& args) {
   const auto size = static_cast<std::int64_t>(size_of(args.x.dtype));
   bool wide = rows_aligned(args.x) && args.x.cols() * size % 16 == 0;

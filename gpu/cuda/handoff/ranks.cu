@@ -1,10 +1,10 @@
-// What ranks that share a model do about an offer beside offer.cu: agree on what is known of each
-// group, so that all give the same tickets, and ring once all have written their columns of x. A
-// block each, a thread a group; bound by the meeting.
+// The work around an offer by ranks that share a model: they agree on what is known of each group,
+// so that all give the same tickets, and ring once all have written their columns of x. One block
+// each, one thread per group; bound by the meeting.
 //
-// Orders: a rank's stores of x are in a kernel before its message (released at system scope), which
-// the first rank's thread acquires before the barrier that precedes its threads' release of the
-// doorbells: so they are before the worker's acquire of a doorbell.
+// Orders: a rank's stores of x are in a kernel before its message (released at system scope). The
+// first rank's thread acquires the message before a barrier, which precedes its threads' release of
+// the doorbells. So the stores precede the worker's acquire of a doorbell.
 #include "gpu/cuda/base/launch.h"
 #include "gpu/cuda/collectives/meeting.cuh"
 #include "gpu/cuda/handoff/handoff.h"
@@ -26,7 +26,7 @@ __device__ __forceinline__ std::uint32_t look(const OfferArgs& a, const HandoffT
     // acquire, system: pairs with the stream write behind the load's copies (set_flag)
     if (known != 0) fence_system();
   }
-  // The state may lie on another GPU.
+  // The state may be on another GPU.
   if (load4_system(&a.state->broken[group.mailbox]) != 0) known |= kIsBroken;
   return known;
 }
@@ -36,10 +36,10 @@ __global__ void __launch_bounds__(kMaxColdGroups)
           HandoffScratch* scratch) {
   __shared__ ShownParts shown;
   const auto g = static_cast<std::int32_t>(threadIdx.x);
-  const HandoffTurn turn = *a.turn;  // metadata: it need not wait
+  const HandoffTurn turn = *a.turn;  // metadata: no need to wait
   wait_for_previous_kernels();
   if (!end.shares_gpu) allow_next_kernel();
-  // By turns: the slowest rank may still look at those of the offer before.
+  // Two arrays alternate: the slowest rank may still read those of the previous offer.
   std::uint32_t* const mine = a.shown + turn.sequence % 2 * kMaxColdGroups;
   std::uint32_t known = 0;
   if (g < turn.num_groups) {
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kMaxColdGroups)
   Meeting meeting(end);
   const bool came = meeting.meet(mine, turn.num_groups, shown);
   if (came) meeting.end();
-  if (end.shares_gpu) allow_next_kernel();  // not before, as in all_reduce
+  if (end.shares_gpu) allow_next_kernel();  // not earlier, for the reason in all_reduce
   if (g >= turn.num_groups) return;
   std::uint32_t everywhere = known & (kHasA | kHasB);
   std::uint32_t anywhere = known & kIsBroken;
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kMaxColdGroups)
     everywhere &= theirs;
     anywhere |= theirs & kIsBroken;
   }
-  // Without the others nothing is offered: the step has failed.
+  // Without the other ranks nothing is offered, and the step fails.
   scratch->agreed[g] = came ? everywhere | anywhere : kIsBroken;
 }
 

@@ -12,17 +12,17 @@
 namespace tandem::cuda {
 namespace {
 
-// Nearer than this the thread spins: a sleep may take some 50 us longer than it was to.
+// The thread spins for waits shorter than this: a sleep may overshoot by some 50 us.
 constexpr std::chrono::microseconds kSpin{100};
-// A piece behind others, or behind an event, begins when it does: how often that is looked at, once
-// it has not for kSpin.
+// A piece that waits behind others, or behind an event, begins at an unknown time: the interval at
+// which the thread polls for it, after kSpin without news.
 constexpr std::chrono::microseconds kLook{20};
 
 struct HostMemoryRelease {
   void operator()(void* data) const { cudaFreeHost(data); }
 };
 
-// Numbers of pieces. The stream writes the one and waits for the other.
+// Piece numbers: the stream writes `begun` and waits for `arrived`.
 struct LaneWords {
   alignas(64) std::uint32_t begun;
   alignas(64) std::uint32_t arrived;
@@ -45,10 +45,10 @@ class PacedLink::Lane {
 
   PacedLink& link;
   std::unique_ptr<LaneWords, HostMemoryRelease> words;
-  std::uint32_t last = 0;  // piece enqueued; its sender's
-  // Guarded by the link's mutex.
+  std::uint32_t last = 0;  // number of the last piece enqueued; used only by its sender
+  // The fields below are guarded by the link's mutex.
   std::deque<Piece> pieces;
-  std::optional<TimePoint> arrives;  // of the first, once it has begun
+  std::optional<TimePoint> arrives;  // when the first piece arrives, once it has begun
   TimePoint last_news = TimePoint::min();
 };
 
@@ -104,11 +104,11 @@ Status enqueue_copy(void* device, const HostRows& from, cudaStream_t stream) {
 Status PacedLink::copy_to_device(void* device, const HostRows& from, Lane& lane,
                                  cudaStream_t stream) {
   if (pacer_.time_of(from.bytes()) < kShort) {
-    owed_bytes_.fetch_add(from.bytes(), std::memory_order_relaxed);  // relaxed: a sum
+    owed_bytes_.fetch_add(from.bytes(), std::memory_order_relaxed);  // relaxed: it is only a sum
     return enqueue_copy(device, from, stream);
   }
   auto* to = static_cast<std::byte*>(device);
-  // Several rows a piece, or several pieces a row.
+  // A piece is several rows, or a row is several pieces.
   const std::size_t rows = std::max<std::size_t>(kPieceBytes / from.row_bytes, 1);
   for (std::size_t row = 0; row < from.rows; row += rows) {
     const auto* const begin = static_cast<const std::byte*>(from.data) + row * from.pitch;
@@ -128,7 +128,8 @@ Status PacedLink::copy_to_device(void* device, const HostRows& from, Lane& lane,
   return {};
 }
 
-// A stream that refuses any of it has failed for good; its lane is idle until it goes.
+// If the stream refuses any of this it has failed for good; its lane then stays idle until it is
+// released.
 Status PacedLink::send(void* device, const HostRows& from, Lane& lane, cudaStream_t stream) {
   const std::uint32_t number = ++lane.last;
   TANDEM_TRY(enqueue_set_flag(&lane.words->begun, number, 1, stream));

@@ -1,4 +1,4 @@
-// The C interface over the kernels: checks what can be checked on the host, and enqueues.
+// The C interface to the kernels: checks what can be checked on the host, and enqueues.
 #include "gpu/cuda/lora_c/lora_c.h"
 
 #include <cstddef>
@@ -93,7 +93,7 @@ extern "C" int tandem_lora(const tandem_lora_args* args, void* stream) {
     p.max_count = args->max_count;
     if (args->num_segments == 0) return TANDEM_LORA_OK;
   }
-  // The caller's kernels may write anything, so this one starts after them.
+  // The caller's kernels may write any operand, so this kernel starts after they have ended.
   return enqueue_lora(p, LoraKernel::automatic, false, static_cast<cudaStream_t>(stream));
 }
 

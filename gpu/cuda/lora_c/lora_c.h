@@ -2,25 +2,25 @@
  *
  *   out[m][t] += x[t] A^T B^T     for every row t of a batch and up to three modules m
  *
- * with A [rank, in] and B [out, rank] of the row's own adapter, ranks 1 to 512 side by side, in one
+ * with A [rank, in] and B [out, rank] of the row's own adapter, ranks 1 to 512 mixed freely, in one
  * kernel. Modules are linear layers that take the same x (q, k and v, say). There is no factor for
  * lora_alpha / rank: multiply B by it beforehand. libtandem_lora.so needs the CUDA runtime and
- * nothing else. It allocates nothing, needs no workspace, waits for nothing and throws nothing; a
+ * nothing else. It never allocates, waits or throws an exception, and needs no workspace; a
  * call enqueues one kernel on the given stream (or none, when there is nothing to do) and may be
- * captured in a CUDA graph: the launch depends on the plain integers here alone, so a replay may
- * find other contents behind the same pointers. Results are the same in every run. Functions may be
- * called from several threads at once.
+ * captured in a CUDA graph: the launch depends only on the plain integers here, so the memory that
+ * the pointers refer to may have other contents at a replay. Results are the same in every run.
+ * Functions may be called from several threads at once.
  *
  * Zero a tandem_lora_args, set struct_size, and fill in x, the modules, the weights in one of their
- * two forms (dense arrays, or a table) and the rows in one of theirs (an adapter a row, or
+ * two forms (dense arrays, or a table) and the rows in one of theirs (an adapter per row, or
  * segments); the other form stays zero. All pointers in the structs are device memory, which the
- * GPU reads when the kernel runs: it must stay as it is until then. So nothing behind a pointer is
+ * GPU reads when the kernel runs: it must not change until then. So nothing behind a pointer is
  * checked: a row, adapter or page number out of range, or a rank or count above its bound, makes
  * the kernel read or write foreign memory. x, weights and out must not overlap.
  *
  * Strides count elements and may exceed the width. bf16 and f16 run on tensor cores when `in`, the
  * strides of x and out, the widths of out and the rank of dense weights are multiples of 8, and x,
- * out and dense weights begin at multiples of 16 bytes; f32 and anything else is computed, but
+ * out and dense weights begin at multiples of 16 bytes; f32 and everything else is computed, but
  * slowly.
  *
  * tests/gpu/cuda/lora_c_test.py calls all of this from Python.
@@ -40,21 +40,21 @@ extern "C" {
 
 enum { TANDEM_LORA_F32 = 0, TANDEM_LORA_F16 = 1, TANDEM_LORA_BF16 = 2 };
 
-/* What tandem_lora() returns: 0, one of these, or a cudaError_t (which is above 0). */
+/* The results of tandem_lora(): 0, one of these, or a cudaError_t (which is above 0). */
 enum {
   TANDEM_LORA_OK = 0,
   TANDEM_LORA_BAD_SIZE = -1,    /* struct_size is not that of this header */
-  TANDEM_LORA_BAD_TYPE = -2,    /* a type that is none, or out_type neither the type nor f32 */
+  TANDEM_LORA_BAD_TYPE = -2,    /* an unknown type, or out_type neither the type nor f32 */
   TANDEM_LORA_BAD_SHAPE = -3,   /* a negative number, no width, or too many modules or rows */
   TANDEM_LORA_BAD_RANK = -4,    /* max_rank or dense_rank outside 0 .. 512 */
-  TANDEM_LORA_BAD_POINTER = -5, /* a pointer that is needed is null */
+  TANDEM_LORA_BAD_POINTER = -5, /* a required pointer is null */
   TANDEM_LORA_BAD_PAGES = -6    /* page_shift outside 12 .. 30 */
 };
 
-/* One module of one adapter: A [rank, in], rows in a row, and B [out_width, b_stride], of which
- * the columns after `rank` are zeros. For f16 and bf16 b_stride is a multiple of 8, and a and b
- * (with pages: page_base) are multiples of 16 bytes; nobody checks that. rank 0: the adapter leaves
- * the module alone, and nothing else is read. */
+/* One module of one adapter: A [rank, in], contiguous rows, and B [out_width, b_stride], whose
+ * columns after `rank` are zeros. For f16 and bf16 b_stride is a multiple of 8, and a and b
+ * (with pages: page_base) are multiples of 16 bytes; this is not checked. rank 0: the adapter does
+ * not adapt the module, and nothing else is read. */
 typedef struct tandem_lora_matrix {
   uint64_t a; /* address of A, or its first byte within the adapter when there are pages */
   uint64_t b;
@@ -108,9 +108,9 @@ typedef struct tandem_lora_args {
   int32_t dense_rank;
   const int32_t* ranks; /* [adapters] */
 
-  /* Which rows use which adapter, in one of two ways. By row: adapter_of_row[i] is the adapter of
+  /* The rows' adapters, given in one of two ways. By row: adapter_of_row[i] is the adapter of
    * row i of x, -1 for none. By segments: `rows` lists rows of x in any order, or is null for 0, 1,
-   * 2, ...; each is in at most one segment, and those in none are left alone. Segments are the
+   * 2, ...; each is in at most one segment, and those in none are not changed. Segments are the
    * faster way when rows share adapters. */
   const int32_t* adapter_of_row;       /* [num_rows]; null: segments */
   const tandem_lora_segment* segments; /* [num_segments] */
@@ -125,7 +125,7 @@ typedef struct tandem_lora_args {
 /* `stream` is a cudaStream_t; null: the default stream. Runs on the thread's current device. */
 int tandem_lora(const tandem_lora_args* args, void* stream);
 
-/* A sentence for what tandem_lora() returned; never null, never freed. */
+/* A sentence that explains a result of tandem_lora(); never null, never freed. */
 const char* tandem_lora_error(int status);
 
 #ifdef __cplusplus

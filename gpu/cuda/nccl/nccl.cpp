@@ -12,14 +12,14 @@ namespace {
 
 constexpr int kSum = 0;  // ncclRedOp_t
 
-// NCCL reads its environment when it makes its first group. What a user has set stays.
+// NCCL reads its environment when it makes its first group. Values set by the user stay.
 void set_environment() {
-  // No multicast over NVLink (sums made by its switches): it needs a fabric manager that lets this
-  // process use it, which containers and virtual machines often lack: there a group is refused, or
-  // hangs. What it could save is in sums of many megabytes, and ours have few.
+  // Disables multicast over NVLink (sums computed by its switches). It needs a fabric manager that
+  // admits this process, which containers and virtual machines often lack: creating a group then
+  // fails or hangs. It could only speed up sums of many megabytes, of which this program has few.
   (void)::setenv("NCCL_NVLS_ENABLE", "0", 0);
-  // All connections when a group is made: made at the first operation, they would make one rank's
-  // thread wait for another's, which may have failed and not come.
+  // Connects all ranks when a group is made. Connecting at the first operation would make one
+  // rank's thread wait for another's, which may have failed and never arrive.
   (void)::setenv("NCCL_RUNTIME_CONNECT", "0", 0);
 }
 
@@ -59,7 +59,7 @@ Status Nccl::status(int code, std::string_view what) const {
 std::string Nccl::version() const {
   int number = 0;
   if (get_version_(&number) != 0) return "of an unknown version";
-  // 2.8.x and older: thousands; what came later: tens of thousands.
+  // Versions up to 2.8.x count in thousands, later ones in tens of thousands.
   const int major = number < 10000 ? number / 1000 : number / 10000;
   const int minor = number < 10000 ? number % 1000 / 100 : number % 10000 / 100;
   return fmt::format("{}.{}.{}", major, minor, number % 100);

@@ -1,6 +1,6 @@
-// The part of NCCL 2's C interface that is called. The library is not linked but looked for
-// (libnccl.so.2), so that machines whose GPUs need no NCCL need not have it; and the few
-// declarations stand here, so that nothing of it is needed to build.
+// The part of NCCL 2's C interface that this program calls. The library is loaded at run time
+// (libnccl.so.2) instead of linked, so that machines that do not need NCCL need not have it. The
+// few declarations are repeated here, so that building needs no NCCL either.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,32 +14,32 @@
 
 namespace tandem::cuda {
 
-// The library's functions, with its codes as Status (internal; the message says what NCCL says).
-// Stays loaded to the process's end, for the library has threads of its own. Thread-safe, as far
-// as no two threads use one Comm.
+// The library's functions, with its codes as Status (internal, with NCCL's message). Stays loaded
+// until the process ends, as the library has threads of its own. Thread-safe, except that two
+// threads may not use one Comm at the same time.
 class Nccl {
  public:
   using Comm = void*;                           // ncclComm_t
   enum class Type : int { f32 = 7, bf16 = 9 };  // ncclDataType_t
   static constexpr const char* kFile = "libnccl.so.2";
 
-  // Loads kFile at the first call. unavailable, with the remedy: it is not there, or too old.
+  // Loads kFile at the first call. unavailable, with the remedy: it is missing or too old.
   static Result<const Nccl*> get();
-  static Result<Nccl> load(const char* file);  // what get() does, for tests
+  static Result<Nccl> load(const char* file);  // used by get(), and by tests
 
   std::string version() const;  // "2.28.9"
 
-  // One Comm for each GPU, all of this process. Waits until they are connected, however long.
+  // Makes one Comm for each GPU of this process. Waits until they are connected, without limit.
   Status init_all(std::span<Comm> comms, std::span<const int> gpus) const;
-  // Enqueues; `count` elements of each rank. `to` may be `from`.
+  // Enqueues; each rank contributes `count` elements. `to` may be `from`.
   Status all_reduce(const void* from, void* to, std::size_t count, Type type, Comm comm,
                     cudaStream_t stream) const;
-  // to: [ranks][count]; `from` may be this rank's place there.
+  // `to` is [ranks][count]; `from` may be this rank's part of `to`.
   Status all_gather(const void* from, void* to, std::size_t count, Type type, Comm comm,
                     cudaStream_t stream) const;
-  Status check(Comm comm) const;  // what has gone wrong since it was made, apart from any call
-  // Ends what `comm` has under way on its GPU, whoever does not come, and frees it. Waits for
-  // recordings that `comm` is part of, until they are destroyed.
+  Status check(Comm comm) const;  // asynchronous errors since `comm` was made
+  // Ends the operations that `comm` has in flight on its GPU, even if other ranks never arrive, and
+  // frees it. Waits until recordings that use `comm` are destroyed.
   Status abort(Comm comm) const;
 
  private:

@@ -17,15 +17,15 @@ namespace {
 
 using std::chrono::seconds;
 
-// Of GPUs that find each other: some hundred milliseconds for each, as a rule.
+// The time for GPUs to connect: usually some hundred milliseconds for each.
 constexpr seconds kConnectPatience{60};
-// Of a call under way in which a rank's thread may wait for room in its GPU's queue. It gets room
-// when the rank is ended, so that happens then all the same.
+// The time for a call in flight, in which a rank's thread may wait for room in its GPU's queue.
+// Ending the rank makes room, so it is ended anyway after this time.
 constexpr seconds kCallPatience{2};
 constexpr seconds kEndPatience{5};
 
-// NCCL's calls may wait without an end. Whoever waits for one waits for its future, as long as it
-// likes, and leaves the thread behind. Throws as std::thread does.
+// NCCL's calls may block for ever. So each runs on a thread of its own; the caller waits for the
+// future as long as it likes and then abandons the thread. Throws as std::thread does.
 template <typename Body>
 std::future<Status> on_thread_of_its_own(Body&& body) {
   std::packaged_task<Status()> task(std::forward<Body>(body));
@@ -45,7 +45,7 @@ struct NcclRanks::State {
 
   const Nccl* nccl = nullptr;
   std::deque<Rank> ranks;
-  // Set before any rank is ended; who has locked `calls` after an ending sees it.
+  // Set before any rank is ended, so that a thread that locks `calls` after an ending sees it.
   std::atomic<bool> stopped = false;
 
   template <typename Call>
@@ -58,8 +58,8 @@ struct NcclRanks::State {
     return call(one.comm);
   }
 
-  // A call that comes later is refused, and must not wait for this: an abort may last until
-  // recordings are destroyed, by whoever makes the call.
+  // Later calls are refused and must not wait for this one: an abort may last until recordings are
+  // destroyed by the very thread that makes the call.
   Status end(Rank& rank) {
     { const std::unique_lock lock(rank.calls, kCallPatience); }
     TANDEM_TRY(cuda_status(cudaSetDevice(rank.gpu), "cudaSetDevice"));
@@ -96,8 +96,8 @@ Result<std::unique_ptr<NcclRanks>> NcclRanks::create(std::span<const int> gpus) 
   if (Status status = connected.get(); !status.ok()) {
     return error(StatusCode::unavailable, "{}", status.message());
   }
-  // An ending may have to wait for recordings to be destroyed, so each has a thread; and from the
-  // start: the failure that asks for it may be want of memory.
+  // Each ending has its own thread, as it may have to wait for recordings to be destroyed. The
+  // threads are started in advance, because the failure that needs them may be a lack of memory.
   std::unique_ptr<NcclRanks> made(new NcclRanks(state));
   try {
     for (State::Rank& rank : state->ranks) {
@@ -140,7 +140,7 @@ Status NcclRanks::all_gather(std::int32_t rank, const void* from, void* to, std:
 Status NcclRanks::check() {
   for (State::Rank& rank : state_->ranks) {
     const std::unique_lock lock(rank.calls, std::try_to_lock);
-    if (!lock.owns_lock()) continue;  // its call will tell
+    if (!lock.owns_lock()) continue;  // a call is in flight and will report the error itself
     if (is_stopped()) return {};
     TANDEM_TRY(state_->nccl->check(rank.comm));
   }

@@ -1,4 +1,4 @@
-// Reductions over a block, the same on every run: the tree depends on the block's size alone.
+// Reductions over a block, equal on every run: the tree depends only on the block size.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ __device__ __forceinline__ T shuffle_down(T value, int distance) {
   return to.whole;
 }
 
-// combine(a, b) over all threads' values, known to all of them afterwards. `combine` is
-// associative and commutative. Every thread of the block calls it.
+// Returns combine(...) over the values of all threads, to all of them. `combine` is associative and
+// commutative. Every thread of the block calls it.
 template <int kThreads, typename T, typename Combine>
 __device__ T block_reduce(T value, Combine combine) {
   constexpr int kWarps = kThreads / 32;
@@ -35,12 +35,12 @@ __device__ T block_reduce(T value, Combine combine) {
     const T other = shuffle_down(value, distance);
     value = combine(value, other);
   }
-  __syncthreads();  // the storage's last readers are done
+  __syncthreads();  // earlier readers of the storage are done
   if (lane == 0) shared[warp] = value;
   __syncthreads();
   if (warp == 0) {
     value = shared[lane < kWarps ? lane : 0];
-    // Lanes past the last warp repeat the first: combined only into lanes that nobody reads.
+    // Lanes past the last warp hold the first value; it only reaches lanes that are never read.
 #pragma unroll
     for (int distance = kWarps / 2; distance > 0; distance /= 2) {
       const T other = shuffle_down(value, distance);

@@ -1,9 +1,9 @@
-// Chooses the token of every row from what the survey found in its tiles, and writes all of
-// SampledToken. Greedy rows and rows of which nothing is cut are done with the tiles; the others
-// walk over their row (truncation.cuh), two or three times.
+// Chooses the token of every row from the survey's results for its tiles, and writes all of
+// SampledToken. Greedy rows, and rows without any cut, need only the tiles' results; for other
+// rows, the block makes two or three passes over the row (truncation.cuh).
 //
-// Grid: one block a row. Bound by latency for the former, by one block's reading of the row out of
-// the L2 cache for the latter.
+// Grid: one block per row. Bound by latency for rows that need only the tiles' results, otherwise
+// by one block's reading of the row from the L2 cache.
 #include <cmath>
 
 #include "gpu/cuda/base/launch.h"
@@ -20,7 +20,7 @@
 namespace tandem::cuda {
 namespace {
 
-// Between the winners of the tiles, now with the row's best logit known.
+// The race between the winners of the tiles, now that the row's best logit is known.
 __device__ Runner race_of_winners(const SampleTile* tiles, int count, const Weighing& weigh,
                                   const DrawKey& key) {
   Runner winner{0, -1, 0};
@@ -34,7 +34,7 @@ __device__ Runner race_of_winners(const SampleTile* tiles, int count, const Weig
   return block_reduce<kChooseThreads>(winner, Faster{});
 }
 
-// Between the tokens of `kept` that are not below min_p.
+// The race between the tokens of `kept` that are not below min_p.
 __device__ Runner race_of_kept(const RowView& view, const Weighing& weigh, const Prefix& kept,
                                const DrawKey& key, const std::uint64_t* list) {
   const float floor = view.row->min_p;
@@ -90,12 +90,12 @@ __device__ std::int32_t draw(const RowView& view, const SampleTile* tiles, std::
   } else {
     const bool by_mass = row.top_p < 1;
     Prefix kept{0, view.args->vocab, 0, false};
-    if (masked(row)) kept = allowed_prefix(view);  // often a handful, which need no search
+    if (masked(row)) kept = allowed_prefix(view);  // often only a few tokens, which need no search
     if (by_mass) kept.mass = mass_of(tiles, view.args->tiles, weigh);
     if (row.top_k > 0 && row.top_k < kept.count) {
       kept = cut_prefix(view, weigh, kept, {row.top_k, -1}, list);
     }
-    if (by_mass) {  // a share of what top_k left
+    if (by_mass) {  // a fraction of what top_k left
       const double mass = fmax(0.0, static_cast<double>(row.top_p)) * kept.mass;
       kept = cut_prefix(view, weigh, kept, {1, mass}, list);
     }

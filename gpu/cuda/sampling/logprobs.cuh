@@ -1,4 +1,4 @@
-// Log probabilities, rank and best tokens under the model's own logits.
+// Log probabilities, ranks and the best tokens under the model's own logits.
 #pragma once
 
 #include <cmath>
@@ -9,7 +9,7 @@
 
 namespace tandem::cuda {
 
-// log(sum of exp) of the row from the survey's tiles, and the best logit.
+// The row's log(sum of exp), from the survey's tiles, and its best logit.
 struct RawSum {
   float best;
   double log_sum;
@@ -36,7 +36,7 @@ __device__ inline RawSum sum_tiles(const SampleTile* tiles, int count) {
   return {best, best + log(block_reduce<kChooseThreads>(mass, Sum{}))};
 }
 
-// Fills everything of `out` for the chosen `token`. `raw` walks over the model's own logits.
+// Fills in all of `out` for the chosen `token`. `raw` reads the model's own logits.
 __device__ __noinline__ inline void report(const RowView& raw, const SampleTile* tiles,
                                            std::int32_t token, SampledToken& out,
                                            std::uint64_t* list) {
@@ -56,7 +56,7 @@ __device__ __noinline__ inline void report(const RowView& raw, const SampleTile*
     });
     rank = 1 + block_reduce<kChooseThreads>(better, Sum{});
   }
-  // Infinite logits have no distance; the pivots are then of no use, and the keys alone decide.
+  // Infinite logits have no distance, so the pivots are of no use and the keys alone decide.
   const Weighing weigh{isfinite(sum.best) ? sum.best : 0, 1};
   if (num_top > 0) {
     cut_prefix(raw, weigh, all, {num_top, -1}, list);

@@ -1,4 +1,4 @@
-// The order of tokens as one number: larger logit first, of equal ones the lower id.
+// The order of tokens as one number: larger logits first, ties by the lower id.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ __device__ __forceinline__ float logit_of(std::uint64_t key) {
   return __uint_as_float((ordered & 0x80000000U) != 0 ? ordered & 0x7FFFFFFFU : ~ordered);
 }
 
-// NaN, the mark of a broken model or adapter, must neither win nor spoil the sums.
+// NaN, the sign of a broken model or adapter, must neither win nor spoil the sums.
 __device__ __forceinline__ float number_or_lowest(float logit) {
   return logit == logit ? logit : __uint_as_float(0xFF800000U);
 }

@@ -2,7 +2,7 @@
 //   x[i] += its biases; then, if i is in the history,
 //   x[i] = x[i] > 0 ? x[i] / repetition : x[i] * repetition, and, if n >= 1 of them are output,
 //   x[i] -= presence + frequency n.
-// Every block reads the whole history and counts what falls into its tile.
+// Every block reads the whole history and counts the tokens that fall into its tile.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ __device__ void fill_marks(PenaltyTile& tile, std::uint32_t value) {
   __syncthreads();
 }
 
-// A token may have several biases; they are added in their order, whatever the threads do: of those
-// that want the same logit the first one goes first.
+// A token may have several biases; they are added in their order, regardless of thread timing: of
+// the biases for the same logit, the first one goes first.
 template <int kThreads>
 __device__ void add_biases(PenaltyTile& tile, int begin, const TokenBias* biases, int count) {
   fill_marks<kThreads>(tile, kFree);
@@ -78,7 +78,7 @@ __device__ void penalise(PenaltyTile& tile, int begin, const SampleRow& row,
     float logit = tile.logits[i];
     logit = logit > 0 ? logit / row.repetition_penalty : logit * row.repetition_penalty;
     const std::uint32_t outputs = mark & ~kSeen;
-    if (outputs > 0) {  // rounded as the host device does, without a fused multiply-add
+    if (outputs > 0) {  // rounded like the host device: no fused multiply-add
       logit -= __fadd_rn(row.presence_penalty,
                          __fmul_rn(row.frequency_penalty, static_cast<float>(outputs)));
     }
@@ -88,8 +88,8 @@ __device__ void penalise(PenaltyTile& tile, int begin, const SampleRow& row,
 
 }  // namespace detail
 
-// `tile.logits` holds the model's logits of tokens [begin, begin + kSampleTile), written before the
-// call by any thread; adjusted when it returns. Every thread of the block calls it.
+// Adjusts `tile.logits`, which hold the model's logits of tokens [begin, begin + kSampleTile),
+// written before the call by any thread. Every thread of the block calls it.
 template <int kThreads>
 __device__ void adjust_tile(PenaltyTile& tile, int begin, const SampleRow& row,
                             const SampleKernelArgs& args) {
@@ -102,7 +102,7 @@ __device__ void adjust_tile(PenaltyTile& tile, int begin, const SampleRow& row,
     detail::penalise<kThreads>(tile, begin, row, args.history + row.history);
   }
   __syncthreads();
-  // A bias or a penalty of infinity may have made a NaN of an infinite logit.
+  // An infinite bias or penalty may have turned an infinite logit into a NaN.
   for (int i = static_cast<int>(threadIdx.x); i < kSampleTile; i += kThreads) {
     tile.logits[i] = number_or_lowest(tile.logits[i]);
   }

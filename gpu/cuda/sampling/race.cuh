@@ -1,6 +1,6 @@
 // The race of exponential clocks (gpu/philox.h) over a part of a row. A double-precision logarithm
-// for every token would cost more than reading the logits: a single-precision one finds those that
-// may win, usually one, and only these are timed exactly.
+// for every token would cost more than reading the logits, so a single-precision one finds the
+// tokens that may win, usually one, and only these are timed exactly.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tandem::cuda {
 
-// A token that ran, at its exact rate; id -1: none.
+// A token in the race with its exact rate; id -1: none.
 struct Runner {
   double rate;
   std::int32_t id;
@@ -25,10 +25,10 @@ struct Faster {
   }
 };
 
-// quick_rate is within this share of the exact rate.
+// The bound on the relative error of quick_rate.
 constexpr float kQuickRateError = 1e-5F;
 
-// weight / -log(u) in single precision, of the first 32 bits of u where they say enough.
+// weight / -log(u) in single precision, from the first 32 bits of u where these suffice.
 __device__ __forceinline__ float quick_rate(float weight, DrawKey key, std::uint32_t id) {
   constexpr std::uint32_t kEdge = 1U << 22;  // 2^-10: the bits cut off are below 2^-22 of it
   const std::uint64_t bits = key.bits(id);
@@ -47,7 +47,7 @@ __device__ __forceinline__ float quick_rate(float weight, DrawKey key, std::uint
   return __fdividef(weight, rest < 0.125F ? series : -__logf(u));
 }
 
-// Not inlined: the double-precision logarithm in every unrolled step of a loop that seldom takes it
+// Not inlined: the double-precision logarithm in every unrolled step of a loop that rarely needs it
 // would not fit into the instruction cache.
 __device__ __noinline__ inline Runner run_exactly(float weight, DrawKey key, std::int32_t id,
                                                   float logit) {

@@ -1,4 +1,4 @@
-// What a row of a sampling operation asks for.
+// The kinds of work that a row of a sampling operation asks for.
 #pragma once
 
 #include "gpu/cuda/sampling/penalties.cuh"
@@ -10,13 +10,13 @@ __device__ inline bool reports(const SampleRow& row) {
   return row.num_logprobs >= 0 || row.forced_token >= 0;
 }
 
-// Not all tokens may be drawn. (min_p of 0 keeps all.)
+// True if some tokens may not be drawn. (min_p of 0 keeps all.)
 __device__ inline bool cuts(const SampleRow& row) {
   return row.top_k > 0 || row.top_p < 1 || row.min_p > 0;
 }
 
-// The survey leaves the adjusted logits in memory, for those who cut them afterwards. Not where the
-// model's own are still asked for: there they are adjusted again, tile by tile, in every pass.
+// True if the survey stores the adjusted logits for the cuts that follow. It does not if the
+// model's own logits are still needed: then they are adjusted again, tile by tile, in every pass.
 __device__ inline bool adjusts_in_place(const SampleRow& row) {
   return row.temperature > 0 && cuts(row) && !reports(row);
 }

@@ -1,4 +1,4 @@
-// A row of logits as one block walks over it, several times, mostly out of the L2 cache.
+// A row of logits that one block reads several times, mostly from the L2 cache.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ struct RowView {
   const float* logits;
   const SampleRow* row;
   const SampleKernelArgs* args;
-  PenaltyTile* tile;  // not null: `logits` are the model's own, and are adjusted here once more
+  PenaltyTile* tile;  // not null: `logits` are the model's own, adjusted here in each pass
 
-  // body(logit, id) for every token, by some thread. Every thread of the block calls it.
+  // Calls body(logit, id) for every token, on any thread. Every thread of the block calls it.
   template <typename Body>
   __device__ void each(Body body) const {
     const int vocab = args->vocab;
@@ -43,7 +43,7 @@ struct RowView {
     }
     int done = 0;
     if (args->vectors) {
-      // Four loads in flight before the first is looked at: the row is far away.
+      // Four loads are in flight before the first is used, because the row is far away.
       constexpr int kAhead = 4;
       constexpr int kStep = kAhead * 4 * kChooseThreads;
       for (; done + kStep <= vocab; done += kStep) {

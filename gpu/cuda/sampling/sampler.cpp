@@ -10,7 +10,7 @@ namespace {
 
 // Enough for 512 rows of the largest vocabularies: 1.5 MB.
 constexpr std::int64_t kMaxPartials = 32 * 1024;
-constexpr std::int64_t kMaxRows = 65'535;  // of a launch's grid
+constexpr std::int64_t kMaxRows = 65'535;  // limit of a launch's grid
 
 }  // namespace
 

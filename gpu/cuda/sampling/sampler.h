@@ -11,15 +11,15 @@
 
 namespace tandem::cuda {
 
-// One per stream: operations of one object share its scratch. Not thread-safe.
+// One per stream, as operations of one object share its scratch. Not thread-safe.
 class Sampler {
  public:
   static Result<std::unique_ptr<Sampler>> create();
 
   // Enqueues two kernels (for more rows than fit into the scratch, two for every part of them);
-  // never allocates or synchronises. The same tokens come out whatever else is in the batch and
-  // however often it is run. Logits of rows with biases or penalties may be overwritten. Shapes
-  // that do not fit are the caller's bug (TANDEM_CHECK).
+  // never allocates or synchronises. The tokens are the same whatever else is in the batch and
+  // however often it runs. Logits of rows with biases or penalties may be overwritten. Shapes that
+  // do not match are the caller's bug (TANDEM_CHECK).
   Status run(const SampleArgs& args, cudaStream_t stream);
 
  private:

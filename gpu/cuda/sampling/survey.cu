@@ -1,10 +1,10 @@
-// The first pass over the logits. For every tile of kSampleTile tokens of every row: its best
-// token, the mass of its weights, its winner of the race of clocks, and what log probabilities need
-// of the model's own logits. Weights are relative to the tile's best logit, the row's being unknown
-// here.
+// The first pass over the logits. Finds for every tile of kSampleTile tokens of every row: its best
+// token, the sum of its weights, its winner of the race of clocks, and the values that log
+// probabilities need from the model's own logits. Weights are relative to the tile's best logit, as
+// the row's is not known here.
 //
-// Grid: (tiles, rows), 256 threads of 16 logits each. Bound by reading the logits once (by the
-// race's arithmetic, about 50 integer operations a token, when a large batch is drawn).
+// Grid: (tiles, rows), 256 threads of 16 logits each. Bound by reading the logits once, or by the
+// race's arithmetic (about 50 integer operations per token) when a large batch is drawn.
 #include <cmath>
 
 #include "gpu/cuda/base/launch.h"
@@ -20,9 +20,9 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kVectors = kSampleTile / (4 * kThreads);
-constexpr int kItems = 4 * kVectors;  // logits of a thread
+constexpr int kItems = 4 * kVectors;  // logits per thread
 
-// Where item i of this thread lies in the tile: vectors of four, neighbours side by side.
+// The place of this thread's item i in the tile: vectors of four, neighbours side by side.
 __device__ __forceinline__ int offset_of(int item) {
   return (item / 4 * kThreads + static_cast<int>(threadIdx.x)) * 4 + item % 4;
 }
@@ -47,8 +47,8 @@ __device__ void read_tile(const float* row, int begin, int vocab, bool vectors,
   }
 }
 
-// What the mask forbids: here, and in memory where somebody reads the row again. The tile begins at
-// a multiple of 32 tokens, so that the four of a vector share a word of the mask.
+// Removes masked tokens: here, and in memory if the row is read again. The tile begins at a
+// multiple of 32 tokens, so that the four tokens of a vector share a word of the mask.
 __device__ void forbid(float (&logits)[kItems], int begin, const SampleRow& row,
                        const SampleKernelArgs& args, float* write_back) {
   static_assert(kSampleTile % 32 == 0);

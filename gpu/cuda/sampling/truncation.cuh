@@ -1,9 +1,9 @@
-// Cuts a row's tokens to the shortest prefix of the order (order.cuh) that holds so many tokens and
-// so much mass, without sorting the vocabulary: the keys' range is narrowed by seven pivots in a
-// pass, whose counts and masses say between which two of them the last kept token lies, until the
-// tokens in the range fit into shared memory, where they are sorted. Distinct keys, so ties are
-// cut by id. Usually two passes over the row: pivots a few temperatures below the best token leave
-// less than kMaxListed.
+// Cuts a row's tokens to the shortest prefix of the order (order.cuh) that holds a given number of
+// tokens and a given mass, without sorting the vocabulary. Each pass narrows the range of keys with
+// seven pivots, whose counts and masses tell between which two of them the last kept token lies,
+// until the tokens in the range fit into shared memory, where they are sorted. Keys are distinct,
+// so ties are cut by id. Two passes usually suffice: pivots a few temperatures below the best token
+// leave fewer than kMaxListed.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 namespace tandem::cuda {
 
 constexpr int kMaxListed = 1024;
-// Narrowed to so many tokens; as kMaxLogprobs tokens are wanted at most, all of those before them
-// fit into the list as well.
+// The range is narrowed to this many tokens. At most kMaxLogprobs tokens are wanted, so that all
+// tokens before them fit into the list as well.
 constexpr int kMaxInRange = kMaxListed - SampledToken::kMaxLogprobs;
 constexpr int kPivots = 7;
 
@@ -30,7 +30,7 @@ struct Weighing {
   }
 };
 
-// The tokens whose keys are `key` or more.
+// The tokens whose keys are at least `key`.
 struct Prefix {
   std::uint64_t key;
   std::int32_t count;
@@ -38,10 +38,10 @@ struct Prefix {
   bool listed;  // the list holds their keys, in order
 };
 
-// Of the least logit that is one, whatever the token: keys below it are of tokens that are out.
+// The key of the lowest finite logit, for any token: tokens with lower keys are excluded.
 constexpr std::uint64_t kLeastFinite = std::uint64_t{0x00800000U} << 32;
 
-// The tokens that a mask has left; every thread of the block calls it.
+// The tokens that the mask allows; every thread of the block calls it.
 __device__ inline Prefix allowed_prefix(const RowView& view) {
   std::int32_t count = 0;
   view.each([&](float logit, int) { count += logit > -INFINITY ? 1 : 0; });
@@ -58,7 +58,7 @@ struct Wanted {
 };
 
 struct PivotTally {
-  std::int32_t count[kPivots];  // of tokens in the range at each pivot or above it
+  std::int32_t count[kPivots];  // tokens of the range at or above each pivot
   double mass[kPivots];
 };
 
@@ -95,7 +95,7 @@ __device__ __forceinline__ PivotTally to_tally(const std::int32_t (&counts)[kPiv
   return tally;
 }
 
-// This thread's share of the tokens in [pivots[i], high).
+// This thread's share of the tokens with keys in [pivots[i], high).
 __device__ inline PivotTally tally_keys(const RowView& view, const Weighing& weigh,
                                         const std::uint64_t (&pivots)[kPivots],
                                         std::uint64_t high) {
@@ -109,7 +109,7 @@ __device__ inline PivotTally tally_keys(const RowView& view, const Weighing& wei
   return to_tally(counts, masses);
 }
 
-// The same without an upper bound, for pivots at a logit's first token: half the instructions.
+// Likewise without an upper bound, for pivots at a logit's first token: half the instructions.
 __device__ inline PivotTally tally_logits(const RowView& view, const Weighing& weigh,
                                           const std::uint64_t (&pivots)[kPivots]) {
   float at[kPivots];
@@ -123,7 +123,7 @@ __device__ inline PivotTally tally_logits(const RowView& view, const Weighing& w
   return to_tally(counts, masses);
 }
 
-// Larger keys first; `list` has room for the next power of two.
+// Sorts by descending key; `list` has room for the next power of two.
 __device__ inline void sort_list(std::uint64_t* list, int count) {
   int size = 2;
   while (size < count) size *= 2;
@@ -148,7 +148,7 @@ __device__ inline void sort_list(std::uint64_t* list, int count) {
   __syncthreads();
 }
 
-// The keys in [low, high) into the list, sorted; their number.
+// Writes the keys in [low, high) to the list, sorted; returns their number.
 __device__ inline int list_range(const RowView& view, std::uint64_t low, std::uint64_t high,
                                  std::uint64_t* list) {
   __shared__ int count;
@@ -167,7 +167,7 @@ __device__ inline int list_range(const RowView& view, std::uint64_t low, std::ui
   return listed;
 }
 
-// The first tokens of the list, after those of `before`, that meet `wanted`; all if they do not.
+// The first tokens of the list, after those of `before`, that meet `wanted`; all if none do.
 __device__ inline Prefix cut_list(const std::uint64_t* list, int count, const Prefix& before,
                                   const Wanted& wanted, const Weighing& weigh) {
   __shared__ Prefix result;
@@ -199,13 +199,13 @@ __device__ inline Prefix cut_list(const std::uint64_t* list, int count, const Pr
   return result;
 }
 
-// Cuts `from`, a prefix whose count and mass are known. At least one token is kept. Every thread of
-// the block calls it, with the same arguments.
+// Cuts `from`, a prefix of known count and mass. Keeps at least one token. Every thread of the
+// block calls it, with the same arguments.
 __device__ __noinline__ inline Prefix cut_prefix(const RowView& view, const Weighing& weigh,
                                                  const Prefix& from, const Wanted& wanted,
                                                  std::uint64_t* list) {
   constexpr float kSteps[kPivots] = {1, 2, 3.5F, 5.5F, 8, 11, 15};
-  if (!wanted.met(from.count, from.mass)) return from;  // by rounding only
+  if (!wanted.met(from.count, from.mass)) return from;  // can only be due to rounding
   if (from.listed)
     return cut_list(list, from.count, {~std::uint64_t{0}, 0, 0, true}, wanted, weigh);
   Prefix low = from;                           // meets `wanted`

@@ -1,4 +1,4 @@
-// What an operation of the host device computes with: its stream's own state and the device's.
+// The context of a host operation: its stream's own state and the device's state.
 #pragma once
 
 #include <cstddef>
@@ -11,25 +11,25 @@
 
 namespace tandem::host {
 
-// Scratch of one worker of the pool while it works for one stream, on its own cache lines.
+// Scratch that one worker of the pool uses while it works for one stream; on its own cache lines.
 struct alignas(64) WorkerScratch {
   AlignedBytes tile;                 // one tile or row of results
   AlignedBytes operand;              // widened weights, queries
-  MatmulScratch matmul;              // the library's own
+  MatmulScratch matmul;              // oneDNN's scratch
   std::vector<std::int32_t> counts;  // sampling: per token, all zero between rows
 };
 
 struct OpContext {
   ThreadPool* pool = nullptr;
   MatmulCache* matmuls = nullptr;
-  // The CPU multiplies bf16 matrices much faster than f32 ones (AMX).
+  // True if the CPU multiplies bf16 matrices much faster than f32 ones (AMX).
   bool native_bf16 = false;
   std::vector<WorkerScratch> workers;  // one per thread of the pool
   AlignedBytes rows;                   // activations as float
-  AlignedBytes partial;                // what tasks leave for a second pass
+  AlignedBytes partial;                // results that tasks leave for a second pass
 
-  // Runs body(task, worker) for every task: over the pool if `bytes`, what all of them read and
-  // write, are worth waking it (it costs a few microseconds), else here.
+  // Runs body(task, worker) for every task: on the pool if the tasks together access enough `bytes`
+  // to justify waking it (which costs a few microseconds), otherwise on this thread.
   template <typename Body>
   void for_each(std::int64_t num_tasks, std::int64_t bytes, Body&& body) {
     constexpr std::int64_t kWorthwhile = 64 << 10;

@@ -9,7 +9,7 @@
 namespace tandem::host {
 namespace {
 
-// What a rank may come later than another: a long prompt on a busy machine, and more.
+// The longest time that a rank may arrive after another: a long prompt on a busy machine, and more.
 constexpr std::chrono::seconds kDeadline{60};
 
 }  // namespace
@@ -49,7 +49,7 @@ void MeetingPoint::leave(std::int32_t rank, std::string_view what) noexcept {
   std::string reason;
   try {
     reason = fmt::format("rank {} failed before {}", rank, what);
-  } catch (const std::exception&) {  // who meets fails all the same
+  } catch (const std::exception&) {  // ranks that meet fail all the same
   }
   break_up(std::move(reason));
 }

@@ -1,4 +1,4 @@
-// The ranks of host devices: they meet in memory, each showing the others where its part lies.
+// The ranks of host devices: they meet in memory, where each shows the others its part.
 #pragma once
 
 #include <array>
@@ -18,13 +18,13 @@
 
 namespace tandem::host {
 
-// A rank waits for nobody any more, as another has failed or does not come.
+// Thrown to a rank that stops waiting because another rank has failed or does not arrive.
 class MeetingFailed : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Where all ranks come together before an operation of the group. Thread-safe.
+// A barrier that all ranks pass before an operation of the group. Thread-safe.
 class MeetingPoint {
  public:
   using Parts = std::array<TensorView, Communicator::kMaxRanks>;  // [ranks]
@@ -34,7 +34,7 @@ class MeetingPoint {
   std::int32_t ranks() const { return ranks_; }
   // Waits for all ranks; returns their parts. Throws MeetingFailed.
   Parts meet(std::int32_t rank, const TensorView& part);
-  // The rank cannot come to `what`: whoever meets fails, until all ranks have reset().
+  // The rank cannot take part in `what`: all meetings fail until all ranks have called reset().
   void leave(std::int32_t rank, std::string_view what) noexcept;
   void reset(std::int32_t rank) noexcept;
 
@@ -45,13 +45,13 @@ class MeetingPoint {
   const std::int32_t ranks_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  // By turns: the fastest may show the next part while the slowest looks at this one.
+  // Two alternate: the fastest rank may show its next part while the slowest still reads this one.
   std::array<Parts, 2> shown_;
   std::uint64_t turn_ = 0;
-  std::uint32_t here_ = 0;  // ranks, a bit each
+  std::uint32_t here_ = 0;  // one bit per rank
   std::uint32_t has_reset_ = 0;
   bool broken_ = false;
-  std::string reason_;  // empty: there was no memory to say it
+  std::string reason_;  // empty: there was no memory for the text
 };
 
 class HostCommunicator final : public Communicator {

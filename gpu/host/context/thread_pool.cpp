@@ -27,7 +27,7 @@ void relax() {
 #endif
 }
 
-// True as soon as `done()`; false when the spin ran out.
+// Returns true as soon as `done()` is true; false when the spinning time has ended.
 template <typename Done>
 bool spin_until(bool allowed, Done done) {
   if (done()) return true;
@@ -48,7 +48,7 @@ ThreadPool::ThreadPool(int num_threads, std::vector<int> cpus)
     : num_threads_(num_threads), cpus_(std::move(cpus)) {
   TANDEM_CHECK(num_threads >= 1 && num_threads < static_cast<int>(kInside), "{} threads",
                num_threads);
-  // With fewer cores than threads, a spinning thread only keeps a working one from running.
+  // With fewer cores than threads, a spinning thread would only keep a working one from running.
   spin_ = num_threads > 1 && static_cast<int>(std::thread::hardware_concurrency()) >= num_threads;
   threads_.reserve(static_cast<std::size_t>(num_threads) - 1);
   for (int i = 1; i < num_threads; ++i) {
@@ -108,7 +108,7 @@ void ThreadPool::run_tasks(int worker) {
     try {
       call_(context_, task, worker);
     } catch (...) {
-      // Only the first to fail writes failure_; the caller reads it after everybody has left.
+      // Only the first failing task writes failure_; the caller reads it after all have left.
       if (!failed_.exchange(true)) failure_ = std::current_exception();
       next_task_.store(num_tasks_, std::memory_order_relaxed);
     }

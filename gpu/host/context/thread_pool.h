@@ -1,9 +1,9 @@
-// The device's only compute threads. A caller (a stream's thread) takes part in its own
-// parallel_for, so a pool of n runs n - 1 threads of its own.
+// The only compute threads of the device. A caller (a stream's thread) takes part in its own
+// parallel_for, so a pool of n threads starts n - 1.
 //
-// Not the loader's ThreadTeam: these stand for the device's cores. They are pinned, spin over the
-// microseconds between one operation and the next, serve several streams in turn, and carry a
-// failure back to the caller; a team sleeps, for copies of milliseconds that come now and then.
+// This is not the loader's ThreadTeam. Pool threads stand for the device's cores: they are pinned,
+// spin for the microseconds between operations, serve several streams alternately, and pass a
+// failure back to the caller. A team sleeps, as its copies take milliseconds and are infrequent.
 #pragma once
 
 #include <atomic>
@@ -19,20 +19,20 @@ namespace tandem::host {
 
 class ThreadPool {
  public:
-  // `num_threads` >= 1 counts the caller. Thread i is pinned to cpus[i % size] when any are given;
-  // callers are restricted to all of them (prepare_caller), because there may be several.
+  // `num_threads` >= 1 counts the caller. Thread i is pinned to cpus[i % size] if any are given.
+  // Callers may use all of these CPUs (prepare_caller), because there may be several callers.
   ThreadPool(int num_threads, std::vector<int> cpus);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int num_threads() const { return num_threads_; }
-  // Restricts the calling thread to the pool's cpus, and libraries it calls to one thread.
+  // Restricts the calling thread to the pool's CPUs, and the libraries it calls to one thread.
   void prepare_caller() const;
 
-  // Calls body(task, worker) once for every task in [0, num_tasks), worker in [0, num_threads),
-  // and returns when all have returned. No two calls with the same worker run at once. Rethrows
-  // the first exception of any; the tasks not yet begun are then skipped. Callers take turns.
+  // Calls body(task, worker) once for every task in [0, num_tasks), worker in [0, num_threads), and
+  // returns when all have returned. No two calls with the same worker run at once. Rethrows the
+  // first exception; tasks not yet begun are then skipped. Concurrent callers wait for each other.
   // A body must not call parallel_for.
   template <typename Body>
   void parallel_for(std::int64_t num_tasks, Body&& body) {
@@ -54,8 +54,8 @@ class ThreadPool {
   void work_alone(std::int64_t num_tasks, Call call, void* context);
 
   // state_: epoch (16 bits) | open (1) | threads inside the job (15). A thread joins an open job by
-  // adding one; the caller closes it when no task is left and waits for those inside only, so that
-  // a thread which the kernel has not yet scheduled holds nobody up.
+  // adding one; the caller closes it when no task is left and waits only for the threads inside, so
+  // that a thread which the kernel has not yet scheduled delays nobody.
   static constexpr std::uint32_t kInside = 0x7fff;
   static constexpr std::uint32_t kOpen = 0x8000;
   static constexpr std::uint32_t kEpoch = 0x10000;

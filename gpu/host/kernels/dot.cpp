@@ -1,4 +1,4 @@
-// The dot-product tile: GEMV for few rows, LoRA's two products, attention scores.
+// The dot-product tile: GEMV for few rows, LoRA's two products, and attention scores.
 #include "gpu/host/kernels/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -21,7 +21,7 @@ namespace {
 #endif
 
 // AVX-512 has 32 registers: 8 rows x 3 outputs of accumulators, 3 of weights and one of x. With 16
-// registers 4 x 2 leaves room.
+// registers, 4 x 2 accumulators leave room for the operands.
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
 constexpr int kMaxRows = 4;
 constexpr int kWide = 2;
@@ -29,10 +29,10 @@ constexpr int kWide = 2;
 constexpr int kMaxRows = 8;
 constexpr int kWide = 3;
 #endif
-constexpr int kNarrowRows = kMaxRows / 2;  // up to here twice as many outputs fit
+constexpr int kNarrowRows = kMaxRows / 2;  // up to this number of rows, twice as many outputs fit
 
-// totals[r] = the sum of the lanes of sums[r][o]. Eight at once take 25 instructions, one by one
-// about a hundred, which would be a fifth of the time of a chunk.
+// totals[r] = the sum of the lanes of sums[r][o]. Eight sums together take 25 instructions; one by
+// one they would take about a hundred, a fifth of the time of a chunk.
 template <int kRows, int kOutputs>
 HWY_INLINE void sum_rows(const VecF (&sums)[kRows][kOutputs], int o, float* totals) {
   const F32 d;
@@ -59,10 +59,10 @@ HWY_INLINE void sum_rows(const VecF (&sums)[kRows][kOutputs], int o, float* tota
   for (int r = 0; r < kRows; ++r) totals[r] = sum_of(d, sums[r][o]);
 }
 
-// Elements of a row of x that a pass works on: eight rows of it stay in the L1 cache.
+// The elements of a row of x that one pass processes: eight such rows stay in the L1 cache.
 constexpr std::int64_t kChunk = 1024;
 
-// Adds to acc (or, in the first pass, sets it) the products over elements [begin, end).
+// Adds to acc (in the first pass: sets it to) the products over elements [begin, end).
 template <typename T, int kRows, int kOutputs>
 HWY_INLINE void dot_block(const DotTile& tile, std::int64_t row, std::int64_t output,
                           std::int64_t begin, std::int64_t end) {
@@ -93,7 +93,7 @@ HWY_INLINE void dot_block(const DotTile& tile, std::int64_t row, std::int64_t ou
     for (int o = 0; o < kOutputs; ++o) weights[o] = load_f32(d, w + o * w_stride + at);
     step(at, weights);
   };
-  // Prefetching by hand lifts one row from 78 to 90 % of the memory bandwidth, 512 bytes ahead.
+  // Prefetching 512 bytes ahead by hand raises one row from 78 to 90 % of the memory bandwidth.
   // With many rows a chunk is too short for that, and there is time to fetch the next outputs'
   // weights.
   constexpr bool kManyRows = kRows > kNarrowRows;
@@ -130,7 +130,7 @@ HWY_INLINE void dot_block(const DotTile& tile, std::int64_t row, std::int64_t ou
   }
 }
 
-// All outputs for rows [row, row + kRows), kWidth at a time.
+// Computes all outputs for rows [row, row + kRows), kWidth at a time.
 template <typename T, int kRows, int kWidth>
 HWY_INLINE void dot_outputs(const DotTile& tile, std::int64_t row, std::int64_t begin,
                             std::int64_t end) {
@@ -141,7 +141,8 @@ HWY_INLINE void dot_outputs(const DotTile& tile, std::int64_t row, std::int64_t 
   for (; o < tile.outputs; ++o) dot_block<T, kRows, 1>(tile, row, o, begin, end);
 }
 
-// The rows left after whole groups, all of them at once: each group reads the weights again.
+// Computes the rows left after whole groups, all together, since each group reads the weights
+// again.
 template <typename T, int kRows>
 HWY_INLINE void dot_last_rows(const DotTile& tile, std::int64_t row, std::int64_t begin,
                               std::int64_t end) {

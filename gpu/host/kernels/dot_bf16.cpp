@@ -1,11 +1,11 @@
-// Not by Highway, whose oldest supported version knows no product of bf16 pairs.
+// Written without Highway, whose oldest supported version has no product of bf16 pairs.
 #include "gpu/host/kernels/dot_bf16.h"
 
 #include "base/check.h"
 #include "gpu/host/kernels/noted_rows.h"
 
 #if defined(__x86_64__)
-// GCC 12 takes the undefined operands of its own intrinsics for mistakes (its bug 105593).
+// GCC 12 warns about the undefined operands of its own intrinsics (its bug 105593).
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -19,12 +19,12 @@
 namespace tandem::host {
 namespace {
 
-// Sums of 4 rows of x and 6 of w, 4 of x and one of w: 29 of 32 registers.
+// Registers: sums of 4 rows of x and 6 of w, 4 of x and one of w: 29 of 32.
 constexpr std::int64_t kRows = 4;
 constexpr std::int64_t kOutputs = 6;
-constexpr std::int64_t kPairs = 32;  // elements of a vector
-// Six rows of w of this length stay in the L1 cache while rows of x pass by, which come from the L2
-// cache, as so many of them stay there while all of w passes by.
+constexpr std::int64_t kPairs = 32;  // elements per vector
+// Six rows of w of this length stay in the L1 cache while rows of x stream past. These come from
+// the L2 cache, where kRowBlock of them stay while all of w streams past.
 constexpr std::int64_t kChunk = 2048;
 constexpr std::int64_t kRowBlock = 128;
 
@@ -50,7 +50,7 @@ TANDEM_AVX512_BF16_INLINE void add_step(const DotBf16& p, const bf16* x, const b
   }
 }
 
-// Elements [begin, end) of kR rows and kO outputs.
+// Computes elements [begin, end) of kR rows and kO outputs.
 template <int kR, int kO>
 TANDEM_AVX512_BF16_INLINE void dot_block(const DotBf16& p, std::int64_t row, std::int64_t output,
                                          std::int64_t begin, std::int64_t end) {
@@ -91,7 +91,7 @@ TANDEM_AVX512_BF16 void dot_all(const DotBf16& p) {
   for (std::int64_t first = 0; first < p.rows; first += kRowBlock) {
     const std::int64_t last = first + kRowBlock < p.rows ? first + kRowBlock : p.rows;
     std::int64_t begin = 0;
-    do {  // once for k = 0, too: sums of nothing are zeros
+    do {  // also runs once for k = 0: empty sums are zero
       const std::int64_t end = begin + kChunk < p.k ? begin + kChunk : p.k;
       std::int64_t o = 0;
       for (; o + kOutputs <= p.outputs; o += kOutputs) {

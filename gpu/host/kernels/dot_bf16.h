@@ -1,5 +1,5 @@
-// Products of bf16 rows with bf16 rows where the CPU multiplies pairs of bf16 (AVX512-BF16 without
-// AMX: Zen 4 and later, Cooper Lake): twice the rate of its float products, and nothing to widen.
+// Products of bf16 rows for CPUs that multiply pairs of bf16 (AVX512-BF16 without AMX: Zen 4 and
+// later, Cooper Lake): twice the rate of their float products, and no widening.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace tandem::host {
 
-// acc[r][o] = sum_i x[r][i] w[o][i], r < rows, o < outputs, i < k; summed in float, numbers too
-// small for a normal float taken for zero.
+// acc[r][o] = sum_i x[r][i] w[o][i], r < rows, o < outputs, i < k; summed in float, with denormal
+// numbers treated as zero.
 struct DotBf16 {
   const bf16* w;  // [outputs, k], rows w_stride elements apart
   std::int64_t w_stride;
@@ -22,9 +22,9 @@ struct DotBf16 {
   std::int64_t acc_stride;
 };
 
-// Whether this CPU, and this build, can. Any thread.
+// True if this CPU, and this build, support it. Callable on any thread.
 bool can_dot_bf16();
-// Requires can_dot_bf16(). Any thread.
+// Requires can_dot_bf16(). Callable on any thread.
 void dot_bf16(const DotBf16& product);
 
 }  // namespace tandem::host

@@ -1,5 +1,5 @@
-// The vector loops under the host operations: one thread, one tile or row, no allocation. Each
-// picks the best instruction set of the CPU it runs on (Highway's dynamic dispatch).
+// The vector loops of the host operations: one thread, one tile or row, no allocation. Each uses
+// the best instruction set of the CPU (Highway's dynamic dispatch).
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace tandem::host {
 
-// Rows of float scratch are padded to this many elements, the padding zero.
+// Rows of float scratch are padded to a multiple of this many elements; the padding is zero.
 inline constexpr std::int64_t kRowPad = 16;
 constexpr std::int64_t padded(std::int64_t n) {
   return (n + kRowPad - 1) / kRowPad * kRowPad;
 }
 
-// acc[r][o] = sum_i x[r][i] w[o][i], r < rows, o < outputs, i < k. Reads the weights once for up
-// to eight rows: bound by memory there, by FMA beyond.
+// acc[r][o] = sum_i x[r][i] w[o][i], r < rows, o < outputs, i < k. Up to eight rows it reads the
+// weights once and is bound by memory, beyond that by FMA.
 struct DotTile {
   DType dtype;    // of w
   const void* w;  // [outputs, k], rows w_stride elements apart
@@ -74,7 +74,7 @@ struct NormRow {
 };
 void norm_row(const NormRow& row);
 
-// Turns the pairs (x[i], x[i + half]) by the angles of cos[i], sin[i].
+// Rotates the pairs (x[i], x[i + half]) by the angles with cosine cos[i] and sine sin[i].
 void rope_row(DType dtype, void* x, std::int64_t half, const float* cos, const float* sin);
 
 // out[i] = silu(gate[i]) up[i]
@@ -84,12 +84,12 @@ void swiglu_row(DType dtype, const void* gate, const void* up, std::int64_t n, D
 // x[i] *= factor
 void scale_row(float* x, std::int64_t n, float factor);
 
-// One row's step of the online softmax: x[i] = exp(x[i] - m) for i < n, and returns their sum.
+// One row's step of the online softmax: sets x[i] = exp(x[i] - m) for i < n; returns their sum.
 float exp_row(float* x, std::int64_t n, float m);
-// The largest of n >= 1 numbers; NaNs are ignored, -infinity when there is nothing else.
+// The largest of n >= 1 numbers; NaNs are ignored; -infinity if there is no other number.
 float max_row(const float* x, std::int64_t n);
 
-// "AVX3", "AVX2", ...: the instruction set in use.
+// The instruction set in use: "AVX3", "AVX2", ...
 const char* simd_name();
 
 }  // namespace tandem::host

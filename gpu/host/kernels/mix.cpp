@@ -1,4 +1,4 @@
-// Attention's inner loops: the weighted sum of values and the exponentials of the softmax.
+// Attention's inner loops: the weighted sum of values, and the exponentials of the softmax.
 #include "gpu/host/kernels/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tandem::host::HWY_NAMESPACE {
 namespace {
 
-// `kCols` vectors of the accumulators of `kRows` rows stay in registers over all tokens.
+// The accumulators, `kCols` vectors of `kRows` rows, stay in registers over all tokens.
 template <typename T, int kRows, int kCols>
 HWY_INLINE void mix_block(const MixTile& tile, std::int64_t r, std::int64_t col) {
   const F32 d;

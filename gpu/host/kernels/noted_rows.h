@@ -1,10 +1,10 @@
-// The rows that a kernel is about to read and write, told to the sanitizer before its loops, which
-// are compiled without instrumentation: asking about every vector takes ten times the arithmetic
-// itself; asked once for a row, the same bytes are guarded almost for nothing.
+// Reports the rows that a kernel will read and write to the sanitizer before the kernel's loops,
+// which are compiled without instrumentation: checking every vector takes ten times as long as the
+// arithmetic, while checking whole rows once guards the same bytes at almost no cost.
 //
-// ThreadSanitizer keeps four bytes for each and looks at all of those, which took three quarters of
-// an engine's time: of what is read it is told a byte of each cache line, of rows that are written
-// whole fewer. It misses a write between two of them; what is written it is told in full.
+// ThreadSanitizer keeps four bytes of state per byte and would check all, which took three quarters
+// of an engine's time. So it is given one read byte per cache line, or fewer in rows that are
+// always written whole. It misses writes between two such bytes. Written rows are given in full.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 
-// Defined by CMakeLists.txt, as the compiler's own names are not where nothing is instrumented.
+// Defined by CMakeLists.txt: the compiler's own macros are not set in uninstrumented code.
 #if defined(TANDEM_ADDRESS_SANITIZER)
 extern "C" void* __asan_region_is_poisoned(void* begin, std::size_t size);
 #elif defined(TANDEM_THREAD_SANITIZER)
@@ -22,13 +22,13 @@ extern "C" void __tsan_write_range(void* begin, unsigned long size);
 
 namespace tandem::host {
 
-// How far apart the bytes are of which ThreadSanitizer is told.
+// The distance between bytes that are reported to ThreadSanitizer.
 inline constexpr std::size_t kLine = 64;
-inline constexpr std::size_t kOfWholeRows = 512;  // weights, keys: nobody writes less than a row
+inline constexpr std::size_t kOfWholeRows = 512;  // weights, keys: always written as whole rows
 
-// n elements of `element` bytes. Ends the process where a byte of them is not the program's
-// (AddressSanitizer), reports a race on one in `apart` or the last (ThreadSanitizer); without a
-// sanitizer: nothing.
+// Checks n elements of `element` bytes. AddressSanitizer: ends the process if a byte is not the
+// program's. ThreadSanitizer: reports a race on every `apart`-th byte or the last one. Without a
+// sanitizer this does nothing.
 inline void note_read_row([[maybe_unused]] const void* row, [[maybe_unused]] std::int64_t n,
                           [[maybe_unused]] std::size_t element,
                           [[maybe_unused]] std::size_t apart = kLine) {

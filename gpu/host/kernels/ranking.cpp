@@ -36,7 +36,7 @@ void best_k(std::span<const float> values, std::int64_t k, std::vector<Ranked>& 
       std::clamp<std::int64_t>(k, 0, static_cast<std::int64_t>(values.size())));
   out.clear();
   if (wanted == 0) return;
-  // The wanted-th largest of the blocks' maxima is a floor under the wanted-th largest value.
+  // The wanted-th largest of the blocks' maxima is a lower bound of the wanted-th largest value.
   float floor = kLowest;
   const std::size_t blocks = (values.size() + kBlock - 1) / kBlock;
   if (blocks > wanted) {
@@ -58,7 +58,8 @@ void best_k(std::span<const float> values, std::int64_t k, std::vector<Ranked>& 
 }
 
 Ranked prefix_with_mass(std::span<const float> values, double mass, std::vector<Ranked>& work) {
-  // Most of the mass is usually in a few tokens: look at those above a floor, lower and lower.
+  // Most of the mass is usually in a few tokens: collects those above a floor, which falls step by
+  // step.
   const float max = max_row(values.data(), static_cast<std::int64_t>(values.size()));
   for (float floor = max / 16; true; floor = floor > max * 1e-7F ? floor / 64 : 0) {
     collect_at_least(values, floor, work);
@@ -66,7 +67,7 @@ Ranked prefix_with_mass(std::span<const float> values, double mass, std::vector<
     for (const Ranked& candidate : work) held += candidate.value;
     if (held >= mass || floor == 0) break;
   }
-  // Quickselect by mass: halve the candidates until the one that crosses `mass` is alone.
+  // Quickselect by mass: halves the candidates until only the one that crosses `mass` is left.
   auto begin = work.begin();
   auto end = work.end();
   while (end - begin > 1) {

@@ -1,5 +1,5 @@
-// Loads and stores between the element types and vectors of float. Highway compiles this header,
-// and the files that include it, once per instruction set; hence its own kind of include guard.
+// Loads and stores that convert between the element types and float vectors. Highway compiles this
+// header, and the files that include it, once per instruction set; hence the unusual include guard.
 #if defined(TANDEM_GPU_HOST_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TANDEM_GPU_HOST_SIMD_INL_H_
 #undef TANDEM_GPU_HOST_SIMD_INL_H_
@@ -23,7 +23,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using F32 = hn::ScalableTag<float>;
 using VecF = hn::Vec<F32>;
 
-// Whole vectors.
+// Loads a whole vector.
 HWY_INLINE VecF load_f32(F32 d, const float* p) {
   return hn::LoadU(d, p);
 }
@@ -44,10 +44,10 @@ HWY_INLINE VecF load_f32(F32 d, const f16* p) {
 #endif
 }
 
-// The first `count` elements, zeros after; reads nothing beyond them.
+// Loads the first `count` elements, with zeros after them; reads nothing beyond.
 template <typename T>
 HWY_INLINE VecF load_first(F32 d, const T* p, std::size_t count) {
-  if (count > hn::Lanes(d)) __builtin_unreachable();  // or GCC warns of an overflow below
+  if (count > hn::Lanes(d)) __builtin_unreachable();  // prevents a GCC warning of an overflow below
 #if HWY_TARGET == HWY_AVX3
   if constexpr (std::is_same_v<T, float>) {
     return hn::MaskedLoad(hn::FirstN(d, count), d, p);
@@ -74,7 +74,7 @@ HWY_INLINE void store_f32([[maybe_unused]] F32 d, VecF v, bf16* p) {
   const auto bits = hn::BitCast(wide, v);
   const auto high = hn::ShiftRight<16>(bits);
   const auto odd = hn::And(high, hn::Set(wide, 1));
-  // Round to nearest even; a NaN keeps its high bits and turns quiet.
+  // Rounds to nearest even; a NaN keeps its high bits and becomes quiet.
   const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(wide, 0x7fff))));
   const auto quiet = hn::Or(high, hn::Set(wide, 0x40));
   const auto is_nan = hn::RebindMask(wide, hn::IsNaN(v));
@@ -93,7 +93,7 @@ HWY_INLINE void store_f32([[maybe_unused]] F32 d, VecF v, f16* p) {
 #endif
 }
 
-// The first `count` elements only.
+// Stores only the first `count` elements.
 template <typename T>
 HWY_INLINE void store_first(F32 d, VecF v, T* p, std::size_t count) {
   if (count > hn::Lanes(d)) __builtin_unreachable();
@@ -109,8 +109,8 @@ HWY_INLINE float max_of(F32 d, VecF v) {
   return hn::GetLane(hn::MaxOfLanes(d, v));
 }
 
-// Calls body(lanes, i) for i in steps of a vector up to n; `lanes` is a full vector, or what is
-// left of one at the end.
+// Calls body(lanes, i) for i in steps of a vector up to n; `lanes` is a full vector, or the rest at
+// the end.
 template <typename Body>
 HWY_INLINE void for_each_vector(F32 d, std::size_t n, Body body) {
   const std::size_t step = hn::Lanes(d);

@@ -1,6 +1,6 @@
-// Paged attention with an online softmax. A task is one KV head, a block of a sequence's rows and
-// a span of its keys; the query heads of the group and the rows of the block share every key that
-// is read. Decode rows with long contexts are cut into several spans, merged in a second pass.
+// Paged attention with an online softmax. A task is one KV head, a block of a sequence's rows and a
+// span of its keys; the query heads of the group and the rows of the block share every key that is
+// read. Decode rows with long contexts are cut into several spans, which a second pass merges.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kRowsPerTask = 32;  // query heads x rows of the sequence
 constexpr std::int64_t kKeyBlock = 128;    // scores computed before each softmax step
-constexpr std::int64_t kMinSpan = 256;     // keys below which a span is not cut further
+constexpr std::int64_t kMinSpan = 256;     // spans of fewer keys are not cut further
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 struct Task {
@@ -25,10 +25,10 @@ struct Task {
   std::int32_t num_rows;
   std::int32_t begin_key;
   std::int32_t end_key;
-  std::int64_t partial;  // index of its first row's partial result; -1: it writes the output
+  std::int64_t partial;  // index of its first row's partial result; -1: it writes the output itself
 };
 
-// The state of rows whose softmax is under way: sum = sum of exp(score - max), out unnormalised.
+// The state of rows during their softmax: sum = sum of exp(score - max), out unnormalised.
 struct Rows {
   float* out;  // [rows, d_stride]
   float* max;  // [rows]
@@ -82,7 +82,7 @@ class Attention {
                        sequence.first_row + sequence.num_rows <= args_.q.rows(),
                    "sequence {}: {} rows from {}, {} keys", s, sequence.num_rows,
                    sequence.first_row, sequence.kv_len);
-      // The longest blocks first, so that none of them is left to the end.
+      // The longest blocks come first, so that none of them is left for the end.
       for (std::int64_t b = ceil_div(sequence.num_rows, block) - 1; b >= 0; --b) {
         const std::int64_t first = b * block;
         const std::int64_t count = std::min<std::int64_t>(block, sequence.num_rows - first);
@@ -115,7 +115,7 @@ class Attention {
     }
   }
 
-  // Where K (0) or V (1) of the page that holds `key` begins, for one head.
+  // The beginning of K (0) or V (1) for one head in the page that holds `key`.
   const std::byte* page(const Task& task, std::int64_t key, int which) const {
     const KvLayer& cache = args_.cache;
     const std::int64_t id = args_.page_ids[task.sequence->pages + key / cache.page_tokens];
@@ -180,7 +180,7 @@ class Attention {
       const std::int64_t visible =
           std::clamp<std::int64_t>(first_position + r / group_ + 1 - begin, 0, end - begin);
       float* row = scores + r * kKeyBlock;
-      std::fill(row + visible, row + (end - begin), 0.0F);  // weights of keys not yet seen
+      std::fill(row + visible, row + (end - begin), 0.0F);  // weights of hidden keys
       if (visible == 0) continue;
       const float max = std::max(state.max[r], max_row(row, visible));
       const float factor = max == kLowest ? 1.0F : std::exp(state.max[r] - max);

@@ -1,5 +1,5 @@
-// The operations of a group of ranks. Each rank computes all rows by itself, from everybody's
-// parts: what it would save by sharing them out, it would lose by meeting once more.
+// The operations of a group of ranks. Each rank computes all rows by itself, from the parts of all
+// ranks: sharing the work would save no more than a second meeting costs.
 #include <cstring>
 
 #include "base/check.h"

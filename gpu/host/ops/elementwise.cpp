@@ -86,7 +86,7 @@ void rope_append(OpContext& context, const RopeAppendArgs& args) {
 
 void swiglu(OpContext& context, const SwigluArgs& args) {
   const std::int64_t ffn = args.out.cols();
-  // Split within rows as well: a decode step has few, and long ones.
+  // Rows are split too, because a decode step has few rows, and they are long.
   constexpr std::int64_t kBlock = 2048;
   const std::int64_t blocks = ceil_div(ffn, kBlock);
   const auto in_size = static_cast<std::int64_t>(size_of(args.gate_up.dtype));

@@ -1,8 +1,8 @@
-// y = x w^T. In bf16, where the CPU has an instruction for pairs of them but no AMX: our own
-// products, of any number of rows. Else few rows: our own dot-product tiles over floats, bound by
-// reading w once. More: oneDNN, with AMX in bf16; without, each thread widens a slice of w to
-// float: on a CPU with AVX-512 alone that is 1.7 times as fast as oneDNN's bf16 (290 against 166
-// GFLOP/s on two cores), so widening pays for itself from about a hundred rows.
+// y = x w^T. For bf16 on a CPU with an instruction for bf16 pairs but without AMX: our own
+// products, for any number of rows. Otherwise, few rows use our own dot-product tiles over floats,
+// bound by reading w once. More rows use oneDNN with AMX for bf16; without AMX each thread widens a
+// slice of w to float, which is 1.7 times as fast as oneDNN's bf16 on a CPU that only has AVX-512
+// (290 against 166 GFLOP/s on two cores), so widening pays for itself from about a hundred rows.
 #include <algorithm>
 #include <cstring>
 
@@ -13,8 +13,8 @@
 namespace tandem::host {
 namespace {
 
-constexpr std::int64_t kFewRows = 48;    // up to here our tiles are faster
-constexpr std::int64_t kRowBlock = 512;  // bounds the float copy of x
+constexpr std::int64_t kFewRows = 48;    // up to this number our tiles are faster
+constexpr std::int64_t kRowBlock = 512;  // limits the float copy of x
 
 void store_tile(const GemmArgs& args, const float* acc, std::int64_t acc_stride,
                 std::int64_t first_row, std::int64_t rows, std::int64_t first_out,
@@ -36,7 +36,7 @@ const std::byte* weight_row(const GemmArgs& args, std::int64_t out) {
   return args.w.data.row_bytes(out);
 }
 
-// x's rows as float, padded; `padded_rows` - rows more are zero.
+// Returns x's rows as padded floats; the rows from `rows` to `padded_rows` are zero.
 float* widen_rows(OpContext& context, const TensorView& x, std::int64_t first, std::int64_t rows,
                   std::int64_t padded_rows, std::int64_t stride) {
   const std::int64_t k = x.cols();
@@ -60,7 +60,7 @@ void gemm_few_rows(OpContext& context, const GemmArgs& args) {
   const std::int64_t outputs = args.w.rows();
   const std::int64_t x_stride = padded(k);
   const float* x = widen_rows(context, args.x, 0, rows, rows, x_stride);
-  // A task reads about 256 KB of weights, but there are a few per thread for balance.
+  // A task reads about 256 KB of weights, but each thread gets a few tasks for balance.
   const auto row_bytes =
       std::max<std::int64_t>(1, k * static_cast<std::int64_t>(size_of(args.w.data.dtype)));
   const std::int64_t fair = ceil_div(outputs, 4 * context.pool->num_threads());
@@ -88,7 +88,7 @@ void gemm_many_rows(OpContext& context, const GemmArgs& args) {
   const std::int64_t k = args.x.cols();
   const std::int64_t outputs = args.w.rows();
   const bool native = context.native_bf16 && args.w.data.dtype == DType::bf16;
-  // A slice of float weights that stays in the L2 cache beside a block of x.
+  // The size of a slice of float weights that stays in the L2 cache together with a block of x.
   const std::int64_t slice = std::clamp<std::int64_t>(
       (std::int64_t{1} << 18) / std::max<std::int64_t>(k, 1) / 16 * 16, 16, 128);
   for (std::int64_t first = 0; first < args.x.rows(); first += kRowBlock) {
@@ -129,7 +129,8 @@ void gemm_many_rows(OpContext& context, const GemmArgs& args) {
 void gemm_bf16(OpContext& context, const GemmArgs& args) {
   const std::int64_t k = args.x.cols();
   const std::int64_t outputs = args.w.rows();
-  // A slice of w stays in the L2 cache beside a block of x; there are a few per thread for balance.
+  // A slice of w stays in the L2 cache together with a block of x; each thread gets a few for
+  // balance.
   const std::int64_t fitting = (std::int64_t{1} << 18) / std::max<std::int64_t>(k, 1);
   const std::int64_t fair = ceil_div(outputs, 3 * context.pool->num_threads());
   const std::int64_t slice = std::clamp<std::int64_t>(std::min(fitting, fair) / 6 * 6, 6, 96);

@@ -1,5 +1,5 @@
-// The handoff of cold adapters to CPU workers (OfferArgs, AcceptArgs), and the words by which
-// streams tell each other how far they are. Waits are spent on the stream's own thread: the pool
+// The handoff of cold adapters to CPU workers (OfferArgs, AcceptArgs), and the flags by which
+// streams show each other their progress. Waits block only the stream's own thread, so the pool
 // stays free for other streams.
 #include <algorithm>
 #include <array>
@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of a word that is a plain integer in the interface, but written by other threads or processes.
+// Loads a word that is a plain integer in the interface, but written by other threads or processes.
 template <typename T>
 T load(const T& word, std::memory_order order) {
   return std::atomic_ref<T>(const_cast<T&>(word)).load(order);
@@ -32,9 +32,9 @@ std::uint64_t time_ns() {
       std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
 }
 
-// Between two looks at a word that another thread or process writes: the CPU's pause first, then
-// the core goes to whoever wants it (the writer may be waiting for this very one), then short
-// sleeps.
+// The pauses between two polls of a word that another thread or process writes. First the CPU's
+// pause instruction, then the core is yielded (the writer may be waiting for this very core), then
+// short sleeps.
 class Patience {
  public:
   void pause() {
@@ -78,7 +78,7 @@ Rank rank_of(const HandoffJob& job) {
   return {job.communicator->rank(), job.communicator->size()};
 }
 
-// What a rank knows of a group when an offer runs.
+// Facts that a rank knows about a group when an offer runs, as bits.
 enum Known : std::uint32_t { kHasA = 1, kHasB = 2, kIsBroken = 4 };
 using KnownGroups = std::array<std::uint32_t, kMaxColdGroups>;
 
@@ -94,10 +94,11 @@ std::uint32_t look(const OfferArgs& args, std::int32_t g) {
   return known;
 }
 
-// Of all ranks: there is what is there everywhere, broken what one of them has seen broken.
+// Combines all ranks: a part is ready if all ranks have it; a mailbox is broken if one rank says
+// so.
 void agree(const OfferArgs& args, const HandoffTurn& turn, KnownGroups& known) {
   auto& end = dynamic_cast<HostCommunicator&>(*args.communicator);
-  // By turns: the slowest rank may still look at those of the offer before.
+  // Two arrays alternate: the slowest rank may still read those of the previous offer.
   std::uint32_t* const mine = args.shown + turn.sequence % 2 * kMaxColdGroups;
   std::copy_n(known.begin(), turn.num_groups, mine);
   const MeetingPoint::Parts shown = end.meet(TensorView(mine, DType::i32, {1, turn.num_groups}));
@@ -140,8 +141,8 @@ void copy_rows(OpContext& context, const OfferArgs& args, const ColdGroup& group
   });
 }
 
-// Whether every worker of the group has answered this job. A word that holds anything else, be it
-// larger, is no answer.
+// True if every worker of the group has answered this job. Any other value, even a larger one, is
+// no answer.
 bool answered(const AcceptArgs& args, std::int32_t g) {
   const ColdGroup& group = args.groups[g];
   const MailboxView& mailbox = args.mailboxes[group.mailbox];
@@ -154,7 +155,7 @@ bool answered(const AcceptArgs& args, std::int32_t g) {
   return true;
 }
 
-// The groups (a mask) whose answers are there; the others have been told void.
+// Returns a mask of the groups whose answers have come; marks the others as timed out.
 std::uint64_t await(const AcceptArgs& args) {
   const HandoffTurn& turn = turn_of(args);
   TANDEM_CHECK(args.any_xa || turn.xa_groups == 0, "an accept without xa");
@@ -175,7 +176,8 @@ std::uint64_t await(const AcceptArgs& args) {
   std::uint64_t answers = 0;
   Patience patience;
   while (waiting != 0) {
-    // Before the look: what has come by the deadline counts, however late this thread runs.
+    // Read before polling, so that answers present at the deadline count however late this thread
+    // runs.
     const bool late = Clock::now() >= end;
     for (std::uint64_t left = waiting; left != 0; left &= left - 1) {
       const std::int32_t g = __builtin_ctzll(left);
@@ -203,7 +205,7 @@ void add_y(OpContext& context, const AcceptArgs& args, std::int32_t g) {
   const MailboxView& mailbox = args.mailboxes[group.mailbox];
   const LoraSegment& segment = segment_of(args.segments, group, args.max_count);
   const auto size = static_cast<std::int64_t>(size_of(args.dtype));
-  // The rows of y hold what all ranks are to add.
+  // With `is_sum`, a row of y holds the columns that all ranks add.
   const Rank rank = args.is_sum ? Rank() : rank_of(args);
   std::int64_t columns = 0;
   for (std::int32_t m = 0; m < args.num_modules; ++m) columns += args.out[m].cols() * rank.of;
@@ -228,7 +230,7 @@ void add_y(OpContext& context, const AcceptArgs& args, std::int32_t g) {
                    });
 }
 
-// As the second half of lora(): one module at a time, a task owns a block of rows of B.
+// Like the second half of lora(): one module at a time, where a task owns a block of rows of B.
 void add_vb(OpContext& context, const AcceptArgs& args, std::int32_t g) {
   const ColdGroup& group = args.groups[g];
   const MailboxView& mailbox = args.mailboxes[group.mailbox];
@@ -305,7 +307,7 @@ void offer(OpContext& context, const OfferArgs& args) {
       copy_rows(context, args, group, args.segments[group.segment]);
     }
   }
-  if (rank.of > 1 && args.x_is_part) {  // all columns are there
+  if (rank.of > 1 && args.x_is_part) {  // every rank has written its columns
     (void)dynamic_cast<HostCommunicator&>(*args.communicator).meet({});
   }
   if (rank.index > 0) return;
@@ -331,7 +333,7 @@ void accept(OpContext& context, const AcceptArgs& args) {
 }
 
 void set_flag(std::uint32_t* flag, std::uint32_t value, std::int32_t count) {
-  // release: pairs with the acquire of an offer's look at its ready words
+  // release: pairs with the acquire of an offer that reads its ready words
   for (std::int32_t i = 0; i < count; ++i) {
     std::atomic_ref<std::uint32_t>(flag[i]).store(value, std::memory_order_release);
   }
@@ -339,7 +341,7 @@ void set_flag(std::uint32_t* flag, std::uint32_t value, std::int32_t count) {
 
 void wait_flag(const std::uint32_t* flag, std::uint32_t value, const std::atomic<bool>& stopping) {
   Patience patience;
-  // acquire: pairs with the release of the CPU thread that wrote what the flag stands for
+  // acquire: pairs with the release of the CPU thread that set the flag
   while (load(*flag, std::memory_order_acquire) != value) {
     if (stopping.load(std::memory_order_relaxed)) {
       throw std::runtime_error("the stream ended before the flag was set");

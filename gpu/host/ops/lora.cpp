@@ -1,7 +1,7 @@
-// The adapters' deltas: one pass over the pool for all x A^T, one for all (x A^T) B^T, or one of
-// these. A task owns a block of rows of A (or B) of one segment and module and reads it once for up
-// to eight rows of x. Weights that lie in chunks of a pool are read in place where the chunks are
-// neighbours, else copied together first: a task's bytes fit the cache.
+// The adapters' deltas: one pass over the pool for all x A^T, one for all (x A^T) B^T, or only one
+// of the two. A task owns a block of rows of A (or B) of one segment and module and reads it once
+// for up to eight rows of x. Weights in a pool's chunks are read in place if they are adjacent,
+// otherwise they are copied together first: a task's bytes fit the cache.
 #include <algorithm>
 #include <vector>
 
@@ -38,7 +38,7 @@ std::vector<Task> cut(const LoraArgs& args, std::int64_t bytes, RowsOf rows_of, 
       if (matrix.rank == 0) continue;
       TANDEM_CHECK(matrix.rank <= args.max_rank, "rank {} above {}", matrix.rank, args.max_rank);
       const std::int64_t rows = rows_of(matrix, m);
-      // Long segments compute more for every byte.
+      // Long segments compute more for every byte read.
       const std::int64_t cost = width_of(matrix) * size * std::max(1, segment.count / 8);
       const std::int64_t block = std::clamp<std::int64_t>(
           bytes / std::max<std::int64_t>(cost, 1) / 15 * 15, 15, std::max<std::int64_t>(rows, 15));
@@ -51,7 +51,7 @@ std::vector<Task> cut(const LoraArgs& args, std::int64_t bytes, RowsOf rows_of, 
   return tasks;
 }
 
-// The ranks of A that the operation multiplies by.
+// The ranks of A by which the operation multiplies.
 struct RankRange {
   std::int32_t first;
   std::int32_t count;
@@ -63,7 +63,7 @@ RankRange ranks_of(const LoraArgs& args, const LoraMatrix& matrix) {
   return {first, std::min(each, matrix.rank - first)};
 }
 
-// v of all modules of the rows in the segments' order, a padded piece for each module.
+// v of all modules for the rows in the segments' order, with a padded piece for each module.
 struct InnerRows {
   float* data;
   std::int64_t module_stride;
@@ -95,7 +95,7 @@ void shrink(OpContext& context, const LoraArgs& args, const float* x, std::int64
   });
 }
 
-// y += v B^T.
+// Adds v B^T to y.
 void expand(OpContext& context, const LoraArgs& args, const InnerRows& v) {
   const auto size = static_cast<std::int64_t>(size_of(args.x.dtype));
   const std::vector<Task> tasks = cut(
@@ -127,8 +127,8 @@ void expand(OpContext& context, const LoraArgs& args, const InnerRows& v) {
   });
 }
 
-// Between halves: body(v of the operation, v beside x, how many floats) for every piece of every
-// row and module.
+// Used by the halves: calls body(the operation's v, this v, the number of floats) for every piece
+// of every row and module.
 template <typename Body>
 void for_each_piece(const LoraArgs& args, const InnerRows& v, const Body& body) {
   const std::int32_t shares = args.part == LoraPart::shrink ? 1 : args.num_shares;

@@ -1,4 +1,4 @@
-// Where an adapter's weights lie: at addresses, or in chunks of a pool (LoraPages in gpu/ops.h).
+// Locates an adapter's weights: at addresses, or in a pool's chunks (LoraPages in gpu/ops.h).
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 namespace tandem::host {
 
-// Bytes [begin, begin + count) of what starts at `start`: an address, or a place in the slot's
-// chunks. Read in place where the chunks are neighbours, else copied together into `scratch`. Good
-// until the next call with the same scratch.
+// Bytes [begin, begin + count) of the data at `start`: an address, or an index in the slot's
+// chunks. Adjacent chunks are read in place, others are copied together into `scratch`. Valid until
+// the next call with the same scratch.
 const std::byte* weights_at(const LoraPages& pages, std::int32_t slot, std::uint64_t start,
                             std::int64_t begin, std::int64_t count, AlignedBytes& scratch);
 

@@ -1,5 +1,5 @@
-// The operations of gpu/ops.h on the CPU. Each runs to its end on the calling thread and the pool;
-// arguments have been checked (check_args.h). Memory that runs out throws.
+// The operations of gpu/ops.h on the CPU. Each runs to completion on the calling thread and the
+// pool; arguments have been checked (check_args.h). Running out of memory throws.
 #pragma once
 
 #include <atomic>
@@ -21,12 +21,12 @@ void lora(OpContext& context, const LoraArgs& args);
 void offer(OpContext& context, const OfferArgs& args);
 void accept(OpContext& context, const AcceptArgs& args);
 void sample(OpContext& context, const SampleArgs& args);
-// These wait for the other ranks; they throw when one of them has failed, or does not come.
+// These wait for the other ranks; they throw if one of them has failed or does not arrive.
 void all_reduce(OpContext& context, const AllReduceArgs& args);
 void all_gather(OpContext& context, const AllGatherArgs& args);
 
-// Stream::set_flag and wait_flag. The wait holds no thread of the pool, and ends with an exception
-// when `stopping` is set before the word holds the value.
+// Stream::set_flag and wait_flag. The wait occupies no thread of the pool, and throws if `stopping`
+// is set before the word holds the value.
 void set_flag(std::uint32_t* flag, std::uint32_t value, std::int32_t count);
 void wait_flag(const std::uint32_t* flag, std::uint32_t value, const std::atomic<bool>& stopping);
 

@@ -1,4 +1,4 @@
-// Operations that go row by row, over the pool.
+// Runs row-by-row operations on the pool.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ inline std::int64_t bytes_of(const TensorView& view) {
   return view.num_elements() * static_cast<std::int64_t>(size_of(view.dtype));
 }
 
-// body(begin, end) over ranges of rows, several tasks per thread.
+// Calls body(begin, end) for ranges of rows, with several tasks per thread.
 template <typename Body>
 void for_row_ranges(OpContext& context, std::int64_t rows, std::int64_t bytes, Body body) {
   const std::int64_t per_task = ceil_div(rows, 4 * context.pool->num_threads());

@@ -1,6 +1,6 @@
-// Chooses one token per row. The row's weights exp((logit - max) / temperature) are cut to those
-// not behind a last allowed token in the order of ranking.h, then one is drawn by random numbers of
-// (seed, position, token): nothing is sorted.
+// Chooses one token per row. The row's weights exp((logit - max) / temperature) are cut after the
+// last allowed token in the order of ranking.h, then one is drawn by random numbers of (seed,
+// position, token). Nothing is sorted.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -25,7 +25,7 @@ class RowSampler {
 
   SampledToken run() {
     SampledToken out;
-    // NaN, the mark of a broken model or adapter, must neither win nor spoil the sums.
+    // NaN, the sign of a broken model or adapter, must neither win nor spoil the sums.
     for (float& logit : raw_) logit = std::isnan(logit) ? kLowest : logit;
     if (row_.mask >= 0 && row_.forced_token < 0) forbid();
     out.token = row_.forced_token >= 0 ? row_.forced_token : choose();
@@ -70,7 +70,7 @@ class RowSampler {
     if (counts.size() < logits.size()) counts.resize(logits.size(), 0);
     const std::span history(args_.history + row_.history,
                             static_cast<std::size_t>(row_.history_len));
-    // Each token's count in the output plus one: zero means not seen yet.
+    // Each token's count in the output plus one; zero means not seen yet.
     for (std::size_t i = 0; i < history.size(); ++i) {
       const auto token = static_cast<std::size_t>(history[i]);
       TANDEM_CHECK(token < logits.size(), "token {} in the history", history[i]);
@@ -79,7 +79,7 @@ class RowSampler {
     }
     for (const std::int32_t token : history) {
       std::int32_t& count = counts[static_cast<std::size_t>(token)];
-      if (count == 0) continue;  // done at its first occurrence
+      if (count == 0) continue;  // handled at its first occurrence
       float& logit = logits[static_cast<std::size_t>(token)];
       logit = logit > 0 ? logit / row_.repetition_penalty : logit * row_.repetition_penalty;
       if (count > 1) {
@@ -89,7 +89,7 @@ class RowSampler {
     }
   }
 
-  // `weights` holds the logits; `best` is the first of them.
+  // `weights` holds the logits; `best` is the best one.
   std::int32_t draw(std::span<float> weights, Ranked best) {
     const auto size = static_cast<std::int64_t>(weights.size());
     const float inverse = 1.0F / row_.temperature;
@@ -105,7 +105,7 @@ class RowSampler {
       cut_at(candidates_.back());
     }
     if (row_.top_p < 1) {
-      keep(weights, last, 0);  // top_p is a share of what top_k left
+      keep(weights, last, 0);  // top_p is a fraction of what top_k left
       const double mass = std::max(0.0, static_cast<double>(row_.top_p)) * mass_of(weights);
       cut_at(prefix_with_mass(weights, mass, candidates_));
     }
@@ -113,7 +113,7 @@ class RowSampler {
     return race(weights, best.id);
   }
 
-  // Zeroes what lies behind `last` in the order, or below `floor`. Without branches in the loops.
+  // Zeroes the weights behind `last` in the order or below `floor`, without branches in the loops.
   static void keep(std::span<float> weights, const Ranked& last, float floor) {
     const auto keep_range = [](std::span<float> range, float least, float above) {
       for (float& weight : range) weight = weight >= least && weight > above ? weight : 0.0F;
@@ -124,7 +124,7 @@ class RowSampler {
     keep_range(weights.subspan(split), least, last.value);
   }
 
-  // See race_rate. `best` if no weight is left.
+  // Runs the race of race_rate(). Returns `best` if no weight is left.
   std::int32_t race(std::span<const float> weights, std::int32_t best) const {
     const DrawKey key(row_.seed, row_.position);
     double fastest = 0;  // the best rate weight / E so far
@@ -132,7 +132,7 @@ class RowSampler {
     for (std::size_t i = 0; i < weights.size(); ++i) {
       const double weight = weights[i];
       const double u = key.uniform(static_cast<std::uint32_t>(i));
-      // E = -log(u) is at least 1 - u, so most logarithms need not be taken.
+      // E = -log(u) is at least 1 - u, so most logarithms can be skipped.
       if (weight <= fastest * (1 - u)) continue;
       const double rate = race_rate(weight, u);
       if (rate <= fastest) continue;
@@ -143,7 +143,7 @@ class RowSampler {
   }
 
   static double mass_of(std::span<const float> weights) {
-    double lanes[4] = {};  // as many sums as hide the latency of an addition
+    double lanes[4] = {};  // several sums, to hide the latency of an addition
     std::size_t i = 0;
     for (; i + 4 <= weights.size(); i += 4) {
       for (std::size_t lane = 0; lane < 4; ++lane) lanes[lane] += weights[i + lane];
@@ -193,7 +193,7 @@ class RowSampler {
   const SampleRow& row_;
   std::span<float> raw_;
   WorkerScratch& scratch_;
-  std::int64_t num_allowed_ = 0;  // set where there is a mask
+  std::int64_t num_allowed_ = 0;  // set if there is a mask
   std::vector<Ranked> candidates_;
   std::vector<float> work_;
 };

@@ -16,9 +16,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::chrono::seconds kPatience{60};  // never waited for but where something is broken
+constexpr std::chrono::seconds kPatience{60};  // only reached if something is broken
 
-// A viewer as a connection is one: pulls when it is woken.
+// A viewer that pulls when it is woken, as a connection does.
 class Viewer {
  public:
   explicit Viewer(DashboardFeed& feed) : source_(feed.watch()) {
@@ -30,7 +30,7 @@ class Viewer {
     });
   }
   bool let_in() const { return source_ != nullptr; }
-  // The next event; null: none came.
+  // The next event; null if none came.
   json next() {
     std::string text;
     const auto until = std::chrono::steady_clock::now() + kPatience;
@@ -49,14 +49,14 @@ class Viewer {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool woken_ = false;
-  std::unique_ptr<BodySource> source_;  // last: ends before what it wakes
+  std::unique_ptr<BodySource> source_;  // last: ends before the objects that it wakes
 };
 
 DashboardFeedOptions quick(std::chrono::milliseconds look_every = std::chrono::milliseconds(1)) {
   return {.look_every = look_every, .most_viewers = 2};
 }
 
-// What the feed is to see, changed by the test.
+// The world that the feed shows; the test changes it.
 struct World {
   std::mutex mutex;
   std::condition_variable looked;
@@ -79,7 +79,8 @@ struct World {
 TEST(DashboardFeed, TellsAllOfItFirstAndThenWhatChanges) {
   World world;
   world.set({{"\"a\"", R"({"name":"a","n":1})"}, {"\"b\"", R"({"name":"b","n":1})"}});
-  // Who is away for eight looks is told all of it: this reader may be, for so long.
+  // A viewer that is away for eight pictures gets everything again; this reader may be away that
+  // long.
   DashboardFeed feed(world.look(), quick(std::chrono::milliseconds(100)));
   Viewer viewer(feed);
   const json first = viewer.next();
@@ -120,7 +121,7 @@ TEST(DashboardFeed, LooksAtNothingWhileNobodyLooks) {
     Viewer viewer(feed);
     ASSERT_FALSE(viewer.next().is_null());
   }
-  // The look that is under way is the last one.
+  // The picture in progress is the last one.
   std::unique_lock lock(world.mutex);
   const int seen = world.looks;
   EXPECT_FALSE(world.looked.wait_for(lock, std::chrono::milliseconds(30),

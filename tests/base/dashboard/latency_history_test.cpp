@@ -9,7 +9,7 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr double kClass = 0.06;  // half a class and what rounds
+constexpr double kClass = 0.06;  // half a class, plus rounding
 
 TEST(LatencyHistory, IsEmptyUntilARequestHasEnded) {
   const LatencyHistory history;
@@ -41,7 +41,7 @@ TEST(LatencyHistory, ForgetsWhatIsOlderThanFiveMinutes) {
   history.add(TimePoint(seconds(1000)), 1, 1);
   EXPECT_EQ(history.slices(TimePoint(seconds(1299)))[0].requests, 1U);
   EXPECT_EQ(history.slices(TimePoint(seconds(1300)))[0].requests, 0U);
-  history.add(TimePoint(seconds(1300)), 1, 1);  // takes the same place
+  history.add(TimePoint(seconds(1300)), 1, 1);  // uses the same place in the ring
   const auto slices = history.slices(TimePoint(seconds(1300)));
   EXPECT_EQ(slices[59].requests, 1U);
 }

@@ -54,7 +54,7 @@ TEST(DashboardPage, NamesOnlyFilesThatAreThere) {
   }
 }
 
-// Whatever a server tells, names of adapters included, must stay text.
+// Everything that a server sends, including names of adapters, must stay text.
 TEST(DashboardPage, NeverMakesMarkupOfText) {
   for (const PageFile& file : page_files()) {
     for (const char* word : {"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write",

@@ -1,4 +1,4 @@
-// What readers of a file are told that somebody still writes.
+// Readers of a file that is still being written.
 #include "base/file/file_progress.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ TEST(FileProgress, LetsReadersHaveWhatIsThereAndWaitForTheRest) {
   EXPECT_TRUE(progress.wait_for(4).ok());
   auto waits = std::async(std::launch::async, [&] { return progress.wait_for(10); });
   progress.grow(5);
-  progress.grow(5);  // more than was announced is not there
+  progress.grow(5);  // bytes beyond the announced size do not exist
   EXPECT_TRUE(waits.get().ok());
   progress.end({});
   EXPECT_THAT(progress.wait_for(11).message(), HasSubstr("10 bytes of the 10"));

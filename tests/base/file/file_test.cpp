@@ -29,7 +29,7 @@ TEST(FileIdentity, IsAnotherWhenContentSizeOrFileIs) {
   EXPECT_EQ(File::open(path).value().identity().value(), before);
   EXPECT_EQ(before.size, 3U);
   const auto written = fs::last_write_time(path);
-  // Its times move in steps.
+  // ctime advances in steps.
   FileIdentity after = before;
   while (after == before) {
     std::ofstream(path) << "new";
@@ -73,7 +73,7 @@ TEST(FileOpen, TellsTheMistakesOfOthersFromOurs) {
   std::ofstream(at / "file") << "x";
   EXPECT_EQ(File::open(at / "file" / "below").status().code(), StatusCode::not_found);
   EXPECT_EQ(open_in(at / "file", "below").code(), StatusCode::not_found);
-  // None of them may be waited for.
+  // Opening any of these must not block.
   fs::create_directory(at / "folder");
   ASSERT_EQ(::mkfifo((at / "pipe").c_str(), 0600), 0);
   const int listener = ::socket(AF_UNIX, SOCK_STREAM, 0);

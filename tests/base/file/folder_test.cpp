@@ -22,7 +22,7 @@ class FolderTest : public ::testing::Test {
     dir_.write("inside/a/file", "inside");
     dir_.write("outside/a/file", "outside");
   }
-  // Of "file" in the folder; else what went wrong.
+  // The contents of "file" in the folder, or the error message.
   std::string read(const fs::path& path, const LinkRule& links = {}) const {
     const Result<Folder> folder = Folder::open(path);
     if (!folder) return folder.status().message();

@@ -13,7 +13,7 @@
 namespace tandem {
 namespace {
 
-// A client's end, and the server's of the same connection.
+// Both ends of a connection: the client's and the server's.
 class ClientSocketTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -36,7 +36,7 @@ class ClientSocketTest : public ::testing::Test {
     if (client_ >= 0) ::close(client_);
   }
 
-  // Whether the server's end has something to tell within a second.
+  // True if the server's end becomes readable within a second.
   bool something_comes() const {
     pollfd look = {accepted_, POLLIN | POLLRDHUP, 0};
     return ::poll(&look, 1, 1000) == 1;

@@ -1,4 +1,4 @@
-// A connection's life: requests in order, both ends closing, and clients that go away.
+// The life of a connection: requests in order, both ends closing, and clients that disappear.
 #include <future>
 #include <thread>
 
@@ -110,7 +110,7 @@ TEST_F(HttpConnectionsTest, AsksForABodyThatWaitsToBeAskedFor) {
       "POST /echo HTTP/1.1\r\nHost: h\r\nExpect: 100-Continue\r\nContent-Length: 5\r\n\r\n";
   client.send(head);
   auto asked = std::async(std::launch::async, [&] { return client.receive(); });
-  // Sent without looking: the server has asked by then or not, the answer is the same.
+  // Sent without waiting: the answer is the same whether or not the server has asked for it yet.
   client.send("hello");
   EXPECT_EQ(asked.get().body, "hello");
   TestClient patient(port);
@@ -137,7 +137,7 @@ TEST_F(HttpConnectionsTest, AnswersAClientThatHasClosedItsSendingSide) {
   TestClient whole(port);
   whole.send(get_request("/defer"));
   whole.end_sending();
-  // The server has looked whether it is there; now it gets what it waited for.
+  // The server has probed whether the client is there; now the awaited response comes.
   EXPECT_EQ(whole.interim_line(), "HTTP/1.1 100 Continue");
   handler.feed(0)->say("late");
   handler.feed(0)->end();
@@ -172,7 +172,7 @@ TEST_F(HttpConnectionsTest, DropsTheRequestOfAClientThatHasGone) {
       EXPECT_TRUE(running->wait_dropped()) << path << (reset ? " reset" : " closed");
     }
   }
-  // After the head and some of the body.
+  // The client leaves after the head and some of the body.
   TestClient client(port);
   client.send(get_request("/stream"));
   handler.feed(feed)->say("word");
@@ -282,7 +282,7 @@ TEST_F(HttpConnectionsTest, SaysWhyItCannotListen) {
   EXPECT_EQ(taken.start().message(),
             "cannot listen on 127.0.0.1:" + std::to_string(port) +
                 ": Address already in use; choose another with --port, 0 picks a free one");
-  second.host = "192.0.2.1";  // nobody's
+  second.host = "192.0.2.1";  // assigned to nobody
   HttpServer elsewhere(second, handler);
   EXPECT_NE(elsewhere.start().message().find("Cannot assign requested address"), std::string::npos);
 }

@@ -1,4 +1,4 @@
-// A running HttpServer over a handler that the test scripts.
+// A running HttpServer with a handler that the test scripts.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@
 
 namespace tandem {
 
-// A streamed body, or a deferred response: the test's end.
+// The test's end of a streamed body or a deferred response.
 class Feed {
  public:
   void say(std::string_view bytes) {
@@ -32,7 +32,7 @@ class Feed {
   void break_off() {
     change([&] { end_ = BodySource::Pull::broken; });
   }
-  // Returns when the server has let go of it; the client's time-outs bound a test that never ends.
+  // Returns when the server has dropped it; the client's time-outs limit a test that never ends.
   bool wait_dropped() {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::seconds(30), [&] { return dropped_; });
@@ -45,9 +45,9 @@ class Feed {
     const std::lock_guard lock(mutex_);
     return pulled_;
   }
-  std::size_t endless = 0;  // bytes of each pull, without an end
+  std::size_t endless = 0;  // bytes of each pull, endlessly
 
-  // The server's end.
+  // The server's end of the feed.
   void on_ready(std::function<void()> wake) {
     const std::lock_guard lock(wake_mutex_);
     wake_ = std::move(wake);
@@ -124,7 +124,7 @@ class FeedDeferred final : public DeferredResponse {
   std::string body_;
 };
 
-// Of /throw-in-pull and /throw-in-take.
+// Used by /throw-in-pull and /throw-in-take.
 class Thrower final : public BodySource, public DeferredResponse {
  public:
   void on_ready(std::function<void()>) override {}
@@ -133,8 +133,8 @@ class Thrower final : public BodySource, public DeferredResponse {
   HttpResponse take() override { throw std::bad_alloc(); }
 };
 
-// /echo: the body. /stream, /defer: a feed. /sized: a feed of four bytes. /throw. /refused: by the
-// head alone. Else: "ok".
+// /echo returns the body; /stream and /defer return a feed; /sized returns a feed of four bytes;
+// /throw throws; /refused is refused after the head alone. Everything else returns "ok".
 class TinyHandler final : public HttpHandler {
  public:
   std::optional<HttpResponse> screen(const HttpRequest& request) override {
@@ -168,7 +168,7 @@ class TinyHandler final : public HttpHandler {
     response.headers.emplace_back("X-Path", request.path);
   }
 
-  // The i-th, when it has come.
+  // The i-th feed, once it exists.
   std::shared_ptr<Feed> feed(std::size_t i) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::seconds(30), [&] { return feeds_.size() > i; });
@@ -184,7 +184,7 @@ class TinyHandler final : public HttpHandler {
   }
 
   std::function<void(const HttpRequest&)> on_call;
-  std::size_t endless = 0;  // of new feeds
+  std::size_t endless = 0;  // for new feeds
 
  private:
   static HttpResponse text(int status, std::string body) {
@@ -239,7 +239,7 @@ class HttpTest : public ::testing::Test {
   int port = 0;
 };
 
-// A request with a head of one's own making.
+// A request with a custom head.
 inline std::string get_request(std::string_view path) {
   return http_request("GET", path);
 }

@@ -1,4 +1,4 @@
-// Bounds in bytes, time, connections and descriptors.
+// Limits in bytes, time, connections and descriptors.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -146,9 +146,9 @@ TEST_F(HttpLimitsTest, RefusesConnectionsBeyondTheLimitAndTakesThemLater) {
   TestClient second(port);
   second.send(get_request("/"));
   EXPECT_EQ(second.receive().status, 200);
-  for (int i = 0; i < 200; ++i) {  // more than are refused with patience
+  for (int i = 0; i < 200; ++i) {  // more than get time to read their refusal
     const auto response = get(port, "/");
-    if (response.status == 0) continue;  // reset by the request, which nobody read
+    if (response.status == 0) continue;  // reset because the request was not read
     EXPECT_EQ(response.status, 503);
     EXPECT_EQ(response.headers.at("retry-after"), "2");
     EXPECT_EQ(response.headers.at("connection"), "close");
@@ -159,7 +159,7 @@ TEST_F(HttpLimitsTest, RefusesConnectionsBeyondTheLimitAndTakesThemLater) {
   EXPECT_EQ(status, 200);
 }
 
-// Takes what descriptors there are but `left`.
+// Uses up all available descriptors except `left`.
 class FewDescriptors {
  public:
   explicit FewDescriptors(int left) {
@@ -195,7 +195,7 @@ TEST_F(HttpLimitsTest, RefusesRatherThanHangsWithoutDescriptors) {
     EXPECT_EQ(first.receive().status, 200);
     EXPECT_TRUE(first.at_end());  // so its descriptor is free
   }
-  FewDescriptors few(1);  // the client's own end
+  FewDescriptors few(1);  // for the client's own end
   for (int i = 0; i < 3; ++i) {
     const auto refused = get(port, "/");
     EXPECT_EQ(refused.status, 503);

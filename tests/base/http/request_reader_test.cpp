@@ -1,4 +1,4 @@
-// The reader without sockets: however the bytes are cut, the request is the same.
+// The reader without sockets: the request is the same however the bytes are split.
 #include "base/http/request_reader.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ struct Read {
   bool operator==(const Read&) const = default;
 };
 
-// Feeds `bytes` in pieces of `piece`, until there is a verdict.
+// Feeds `bytes` in pieces of `piece` bytes until there is a verdict.
 Read read(const std::string& bytes, std::size_t piece, std::size_t max_body = 1000) {
   RequestReader reader(max_body);
   std::string received;
@@ -107,8 +107,8 @@ TEST(RequestReader, LetsABodyThatWrapsAnotherBeLonger) {
   EXPECT_EQ(reader.read_body(chunked), State::complete);
 }
 
-// Property: whatever the bytes, there is a verdict or a wish for more, and never both more than the
-// limits and no verdict.
+// Property: for any bytes the reader either gives a verdict or asks for more, and it never asks for
+// more beyond its limits.
 TEST(RequestReader, SurvivesMutatedRequests) {
   const std::string seeds[] = {
       kHead + "Content-Length: 11\r\nExpect: 100-continue\r\n\r\nhello world",

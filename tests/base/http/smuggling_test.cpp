@@ -1,4 +1,5 @@
-// Requests whose end two readers could see in two places, and other heads that are refused at once.
+// Requests whose end two readers could see in different places, and other heads that are refused
+// early.
 #include "tests/base/http/http_fixture.h"
 
 namespace tandem {
@@ -139,7 +140,7 @@ TEST_F(SmugglingTest, RefusesAtOnceAndReadsNothingFurther) {
   }
 }
 
-// The client waits for more, the bytes so far are enough to judge.
+// The client has not finished, but the bytes so far are enough for a verdict.
 TEST_F(SmugglingTest, RefusesAHeadBeforeItsEnd) {
   start();
   for (const char* bytes : {"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length : 5\r\n", "hello\r\n",

@@ -1,4 +1,4 @@
-// Streams: many at once, and clients that read slowly or not at all.
+// Many concurrent streams, and clients that read slowly or not at all.
 #include <dirent.h>
 
 #include <chrono>
@@ -27,7 +27,7 @@ TEST_F(HttpStreamsTest, PullsNoMoreThanAClientReads) {
   client.send(get_request("/stream"));
   client.receive_head();
   const auto feed = handler.feed(0);
-  // Read some, until the server stands still: as much as fits into the sockets' buffers.
+  // Reads some, then waits until the server stops: the sockets' buffers are then full.
   std::size_t before = 0;
   for (int still = 0; still < 20;) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -59,11 +59,12 @@ TEST_F(HttpStreamsTest, KeepsLittleOfAnUnreadStreamWithTheKernels) {
     before = feed->pulled();
     ASSERT_LT(before, 192U << 10) << "the kernels take much more than the client reads";
   }
-  // And goes on as the client reads, at once.
+  // The stream continues as soon as the client reads.
   for (std::size_t read = 0; read < 1U << 20;) read += client.next_chunk().size();
 }
 
-// Whose kernel may not tell of it. A router that hears nothing of an engine for 2 s sets it aside.
+// The client's kernel may not report its reading. A router that hears nothing from an engine for 2
+// s stops using it.
 TEST_F(HttpStreamsTest, GoesOnSoonWithAClientThatWasLate) {
   const std::string piece(700, 'x');
   start();

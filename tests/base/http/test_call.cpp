@@ -41,7 +41,7 @@ std::unique_ptr<httplib::Client> client_to(int port) {
   client->set_connection_timeout(kPatience);
   client->set_read_timeout(kPatience);
   client->set_write_timeout(kPatience);
-  client->set_keep_alive(true);  // it asks the server for no end
+  client->set_keep_alive(true);  // it does not ask the server to close
   client->set_url_encode(false);
   return client;
 }
@@ -55,7 +55,7 @@ void take_head(const httplib::Response& from, ClientResponse& to) {
   }
 }
 
-// On the calling thread, so that tests may say which threads' allocations fail.
+// Runs on the calling thread, so that tests can choose the threads whose allocations fail.
 ClientResponse call(int port, httplib::Request request) {
   ClientResponse response;
   request.response_handler = [&](const httplib::Response& head) {
@@ -67,7 +67,7 @@ ClientResponse call(int port, httplib::Request request) {
     return true;
   };
   const httplib::Result result = client_to(port)->send(request);
-  if (result) take_head(*result, response);  // of those without a body it tells at the end alone
+  if (result) take_head(*result, response);  // a head without a body comes last
   EXPECT_NE(result.error(), httplib::Error::Connection) << "nobody listens at " << port;
   response.complete = static_cast<bool>(result);
   return response;
@@ -107,7 +107,7 @@ TestCall::~TestCall() {
     std::unique_lock lock(mutex_);
     leaves_ = true;
     changed_.notify_all();
-    // What is not connected yet cannot be stopped, and will be.
+    // A call that is not connected yet cannot be stopped; it will be once it is.
     while (!is_over_) {
       lock.unlock();
       client_->stop();

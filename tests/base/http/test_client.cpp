@@ -26,7 +26,7 @@ TestClient::TestClient(int port, int receive_buffer_bytes) {
   if (receive_buffer_bytes > 0) {
     ::setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer_bytes, sizeof(receive_buffer_bytes));
   }
-  // A server that never answers fails the test, and does not hang it.
+  // A server that never answers makes the test fail instead of hang.
   const timeval patience{30, 0};
   ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
   ::setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));

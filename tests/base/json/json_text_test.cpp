@@ -34,7 +34,8 @@ std::string list_of(const std::string& value, int count) {
 
 TEST(JsonText, TellsWhatATreeOfManyValuesTakes) {
   constexpr int kCount = 100'000;
-  // Of each value at least: its place; a node and an object; a node of a map within an object.
+  // The minimum bytes of each value: its place; plus a node and an object; plus a node of a map in
+  // an object.
   const std::pair<std::string, std::size_t> cases[] = {{"0", 16}, {"{}", 64}, {R"({"":{}})", 224}};
   for (const auto& [value, least] : cases) {
     const std::size_t bytes = json_tree_bytes(list_of(value, kCount));

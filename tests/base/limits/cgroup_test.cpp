@@ -13,7 +13,7 @@ using ::testing::IsEmpty;
 
 class Cgroups : public ::testing::Test {
  protected:
-  // The folders of the only chain.
+  // The folders of the only hierarchy.
   std::vector<std::filesystem::path> folders(std::string_view controller) {
     const std::vector<CgroupChain> chains = find_cgroups(controller, fake_.paths());
     return chains.size() == 1 ? chains.front().folders : std::vector<std::filesystem::path>{};

@@ -1,4 +1,4 @@
-// A machine's cgroup files, written into a folder of the test's own.
+// A machine's cgroup files, written into the test's own folder.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ class FakeCgroups {
 
   CgroupPaths paths() const { return {dir_.path() / "proc", dir_.path(), kPid}; }
 
-  // What /proc/self/cgroup says: "0::/a/b\n".
+  // The contents of /proc/self/cgroup: "0::/a/b\n".
   void groups(std::string_view lines) { dir_.write("proc/cgroup", lines); }
   // A line of /proc/self/mountinfo: `top` is the group that the mount shows at `point`.
   void mount(std::string_view top, std::string_view point, std::string_view type,
@@ -30,7 +30,7 @@ class FakeCgroups {
   void write(std::string_view file, std::string_view text) {
     dir_.write(std::filesystem::path(file).relative_path(), text);
   }
-  // As find_cgroups() names it.
+  // The path as find_cgroups() returns it.
   std::filesystem::path at(std::string_view path) const {
     return dir_.path() / std::filesystem::path(path).relative_path();
   }

@@ -46,7 +46,7 @@ TEST_F(MemoryLimits, LeaveWhatTheirGroupHasNotTaken) {
   write_2("/a/memory.max", "1000000\n");
   write_2("/a/memory.current", "900000\n");
   EXPECT_EQ(free(), 100'000U);
-  // Files that a group caches are dropped when asked; shared memory is not.
+  // Cached files of a group are dropped on demand; shared memory is not.
   write_2("/a/memory.stat",
           "anon 300000\nfile 600000\nshmem 300000\ninactive_file 200000\nactive_file 100000\n");
   EXPECT_EQ(free(), 400'000U);
@@ -86,7 +86,7 @@ TEST_F(MemoryLimits, OfVersion1HaveTheirOwnNames) {
           "inactive_file 5\ntotal_inactive_file 200000\ntotal_active_file 100000\n");
   EXPECT_EQ(free(), 400'000U);
   EXPECT_EQ(read()->where, fake_.at("/sys/fs/cgroup/memory/docker/memory.limit_in_bytes"));
-  // Kernels before 5.11 have groups that leave those below alone.
+  // Before 5.11, kernels can have groups whose limit does not apply to those below.
   write_1("/docker/memory.use_hierarchy", "0\n");
   EXPECT_FALSE(read());
 }

@@ -52,7 +52,7 @@ TEST(FailureText, IsThatOfTheException) {
   EXPECT_EQ(failure_text(std::bad_alloc()), "out of memory");
 }
 
-// In a child: there is no way back from a limit.
+// Runs in a child process, because a limit cannot be raised again.
 void fail_to_map(decltype(RLIMIT_AS) which, std::size_t limit, const char* name) {
   const rlimit both{limit, limit};
   if (setrlimit(which, &both) != 0) std::exit(1);

@@ -1,4 +1,4 @@
-// Groups of this machine's kernel, where the test may make one; else it is skipped.
+// Uses cgroups of the real kernel if the test may create one; otherwise it is skipped.
 #include "tests/support/real_cgroup.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ std::optional<RealCgroup> half_a_core() {
   return group && group->limit_cpus(0.5) ? std::move(group) : std::nullopt;
 }
 
-// The exit status of a child in the group; `before` runs in it first.
+// The exit status of a child in the group; the child runs `before` first.
 template <typename Before>
 int read_in_child(const RealCgroup& group, Before before) {
   const pid_t child = ::fork();

@@ -39,7 +39,7 @@ TEST(LogLine, IsValidJsonWhateverTheText) {
     std::string texts[3];
     for (std::string& text : texts) {
       text.resize(static_cast<std::size_t>(length(random)));
-      // Half of them of what means something to JSON, and of the beginnings of UTF-8.
+      // Half of the characters are special in JSON or begin a UTF-8 sequence.
       constexpr std::string_view kSharp = "\"\\\n\t\x7f\xc3\xa9\xe2\x82\xf0\x9f\xed\xa0{}";
       for (char& c : text) {
         const auto drawn = static_cast<std::size_t>(byte(random));
@@ -89,7 +89,7 @@ TEST(LogLevels, KnowTheFoldersByTheSourcesNames) {
   EXPECT_EQ(module_of("main.cpp"), "");
 }
 
-// A folder that is missing could not be named; one that does not log would be a name in vain.
+// A missing folder could not be configured; one that does not log would be a name without effect.
 TEST(LogLevels, KnowEveryFolderThatLogs) {
   namespace fs = std::filesystem;
   std::set<std::string> logging;

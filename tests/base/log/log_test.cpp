@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Descriptor 2 is `writer` for a while, as when a program is started with its errors in a pipe.
+// Redirects descriptor 2 to `writer`, like a program started with its standard error in a pipe.
 class Redirected {
  public:
   explicit Redirected(int writer) : saved_(::dup(STDERR_FILENO)) { ::dup2(writer, STDERR_FILENO); }
@@ -44,7 +44,7 @@ std::string read_what_there_is(int reader) {
   }
 }
 
-// More than a pipe holds, and more than may wait. That it ends is the test.
+// Logs more than a pipe holds, and more than may wait. The test passes if this ends.
 void expect_no_wait(int reader, int writer) {
   constexpr int kLines = 20000;
   const std::string rest(200, 'x');
@@ -55,7 +55,7 @@ void expect_no_wait(int reader, int writer) {
     for (int i = 0; i < kLines; ++i) log::info("line {} {}", i, rest);
     text = read_what_there_is(reader);
     log::info("somebody reads again");
-    // Each line takes along what has waited, as far as it goes.
+    // Each line also sends waiting bytes, as many as fit.
     for (int i = 0; i < 1000; ++i) {
       text += read_what_there_is(reader);
       log::info("go on");

@@ -19,8 +19,8 @@ namespace {
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::size_t kHalf = 64 * kMiB;
 
-// What this process may still allocate from here on. For children of the test program: there is no
-// way back.
+// Limits the memory that this process may still allocate. Only for child processes, because the
+// limit cannot be raised again.
 void allow_more(std::size_t bytes) {
   std::ifstream status("/proc/self/statm");
   std::size_t pages = 0;
@@ -34,7 +34,7 @@ std::unique_ptr<char[]> get(std::size_t bytes) {
   return std::unique_ptr<char[]>(new (std::nothrow) char[bytes]);
 }
 
-// Leaves the child with the number of the first line that is not so.
+// Exits from the child with the number of the first line that does not hold.
 #define HOLDS(...) \
   if (!(__VA_ARGS__)) std::exit(__LINE__ % 90 + 1)
 
@@ -53,12 +53,12 @@ void a_first_failure() {
   keep_memory_reserve(kHalf);
   HOLDS(!memory_is_short());
   allow_more(8 * kMiB);
-  auto taken = get(48 * kMiB);  // more than there is: from the first half
+  auto taken = get(48 * kMiB);  // more than is free: uses the first half
   HOLDS(taken != nullptr);
   HOLDS(memory_is_short());
   taken.reset();
   HOLDS(!memory_is_short());
-  taken = get(48 * kMiB);  // it was put aside again
+  taken = get(48 * kMiB);  // the first half has been reserved again
   HOLDS(taken != nullptr);
   std::exit(0);
 }
@@ -66,21 +66,21 @@ void a_first_failure() {
 void a_second_failure() {
   keep_memory_reserve(kHalf);
   allow_more(8 * kMiB);
-  HOLDS(get(1024 * kMiB) == nullptr);  // the first half would not do
-  HOLDS(!memory_is_short());           // nothing took it: it is back
+  HOLDS(get(1024 * kMiB) == nullptr);  // more than the first half
+  HOLDS(!memory_is_short());           // it was not used up, so it is reserved again
   auto first = get(60 * kMiB);
   HOLDS(first != nullptr);
-  HOLDS(get(60 * kMiB) == nullptr);  // what must be given up now ...
+  HOLDS(get(60 * kMiB) == nullptr);  // the second half is not used here ...
   std::unique_ptr<char[]> unwinding;
   try {
-    const AtItsEnd gets([&] { unwinding = get(60 * kMiB); });  // ... can be
+    const AtItsEnd gets([&] { unwinding = get(60 * kMiB); });  // ... but it is during unwinding
     throw std::runtime_error("unwinds");
   } catch (const std::runtime_error&) {
   }
   HOLDS(unwinding != nullptr);
   HOLDS(memory_is_short());
   first.reset();
-  HOLDS(memory_is_short());  // one half is still taken
+  HOLDS(memory_is_short());  // one half is still in use
   unwinding.reset();
   HOLDS(!memory_is_short());
   std::exit(0);

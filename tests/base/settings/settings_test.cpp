@@ -312,7 +312,7 @@ TEST_F(BoundSettings, MembersOfAnyTypeGetWhatWasGivenOnceItIsJudged) {
   ASSERT_TRUE(set("store_gb", "2.5"));
   ASSERT_TRUE(set("speed", "fast"));
   EXPECT_EQ(o.rows, 6);
-  SettingsTable copy = table;  // as read_settings() takes it
+  SettingsTable copy = table;  // copied, as read_settings() does
   ASSERT_TRUE(copy.validate());
   EXPECT_EQ(o.rows, 7);
   EXPECT_EQ(o.seed, std::uint64_t{9223372036854775807});

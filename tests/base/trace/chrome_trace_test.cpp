@@ -53,12 +53,12 @@ TEST(ChromeTrace, IsAnArrayOfEvents) {
   EXPECT_EQ(events[2]["args"]["rows"], 3);
   EXPECT_EQ(events[4]["ph"], "b");
   EXPECT_EQ(events[5]["ph"], "e");
-  EXPECT_EQ(events[4]["id2"], events[6]["id2"]);  // below its call
+  EXPECT_EQ(events[4]["id2"], events[6]["id2"]);  // drawn below its call
   EXPECT_EQ(events[6]["args"]["model"], "a \"b\"\n\xef\xbf\xbd");
   EXPECT_EQ(events[4]["args"]["parent_id"], events[6]["args"]["span_id"]);
 }
 
-// As after SIGKILL: all but the bracket is there after each write.
+// As after SIGKILL: after each write, only the closing bracket is missing.
 TEST(ChromeTrace, LacksNothingButItsBracketWhileItIsWritten) {
   const testing::TempDir dir;
   const auto path = dir.path() / "trace.json";
@@ -93,7 +93,7 @@ TEST(ChromeTrace, KeepsTheNewestWithinItsBound) {
   const json last = json::parse(newest);
   const json first = json::parse(before);
   EXPECT_EQ(last.back()["ts"], kSteps - 1);
-  EXPECT_EQ(first.back()["ts"].get<int>() + 1, last[2]["ts"].get<int>());  // none between is lost
+  EXPECT_EQ(first.back()["ts"].get<int>() + 1, last[2]["ts"].get<int>());  // none is lost
 }
 
 TEST(ChromeTrace, SaysWhereItCannotBeWritten) {

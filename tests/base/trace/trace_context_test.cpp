@@ -39,7 +39,7 @@ TEST(TraceContext, IsNotReadFromWhatIsNoHeader) {
   EXPECT_FALSE(read_traceparent(good.substr(0, 36) + std::string(16, '0') + "-01").has_value());
   EXPECT_FALSE(read_traceparent("00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01"));
   std::mt19937_64 random(test_seed());
-  for (int i = 0; i < 20000; ++i) {  // whatever is read is written as it was understood
+  for (int i = 0; i < 20000; ++i) {  // whatever can be read is written back unchanged
     std::string text = good;
     text[random() % text.size()] = static_cast<char>(random());
     const auto context = read_traceparent(text);

@@ -32,7 +32,7 @@ TEST_F(TracerTest, IsOffUntilSomebodyWantsIt) {
 
 TEST_F(TracerTest, KeepsAThreadsSpansInTheirOrder) {
   std::vector<Span> spans;
-  for (int turn = 0; turn < 3; ++turn) {  // more than a ring, taken in time
+  for (int turn = 0; turn < 3; ++turn) {  // more than a ring in total, but taken in time
     for (int i = 0; i < 1000; ++i) trace::record(numbered(turn * 1000 + i));
     trace::take(spans);
   }
@@ -54,7 +54,7 @@ TEST_F(TracerTest, DropsAndCountsWhatNobodyTakes) {
 
 TEST_F(TracerTest, LosesNothingBetweenThreadsAndAReader) {
   constexpr int kThreads = 4;
-  constexpr int kEach = 500;  // all of them fit one ring, should each take it over from the last
+  constexpr int kEach = 500;  // they fit one ring, if each thread reuses it
   const std::uint64_t before = trace::counts().dropped.load();
   std::vector<Span> spans;
   {
@@ -77,7 +77,7 @@ TEST_F(TracerTest, CutsLongTextsBetweenCharacters) {
   Span span = numbered(0);
   span.add("text", std::string(79, 'x') + "\xc3\xa9");
   EXPECT_EQ(span.texts[0].view(), std::string(79, 'x'));
-  for (int i = 0; i < 20; ++i) span.add("more", "x").add("n", 1.0);  // beyond the room there is
+  for (int i = 0; i < 20; ++i) span.add("more", "x").add("n", 1.0);  // beyond the capacity
   EXPECT_EQ(span.num_texts, span.texts.size());
   EXPECT_EQ(span.num_numbers, span.numbers.size());
 }

@@ -1,4 +1,4 @@
-// Which rows of a step go to which kernel; needs no GPU.
+// The assignment of a step's rows to attention kernels; needs no GPU.
 #include "gpu/cuda/attention/attention_planner.h"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int32_t kPageTokens = 16;
 
-// A step's plan, and what it says of each row and group of heads that share a KV head.
+// The plan of a step, and checks of each row and group of heads that share a KV head.
 class PlannedStep {
  public:
   PlannedStep(bool hopper, std::int32_t kv_heads, std::int32_t group, std::int32_t d,
@@ -32,12 +32,12 @@ class PlannedStep {
                      bytes_.data());
   }
 
-  // How often each packed row of each sequence is computed over all of its keys.
+  // The number of times that each packed row of each sequence is computed over all of its keys.
   std::vector<int> coverage() const {
     covered_.assign(static_cast<std::size_t>(rows_ * group_), 0);
     for (const TileItem& item : items()) {
       if (item.num_items == 0) continue;
-      // Of a tile that is cut, the first item stands for all.
+      // For a tile that is cut, the first item represents all of them.
       if (item.begin_key == 0) cover(item.first_row, item.packed, item.count);
       EXPECT_EQ(item.settled, item.kv_len - item.num_rows);
     }
@@ -66,7 +66,7 @@ class PlannedStep {
     std::memcpy(&items, bytes_.data(), sizeof items);
     return array<TileItem>(PlannedAttention::kItems, items);
   }
-  std::int32_t most_parts() const {  // that a tile is cut into
+  std::int32_t most_parts() const {  // of a tile
     std::int32_t most = 0;
     for (const TileItem& item : items()) most = std::max(most, item.num_items);
     return most;
@@ -139,7 +139,7 @@ TEST(AttentionPlanner, GivesEveryRowToOneKernelOnce) {
   }
 }
 
-// Each item where the ones before it end, in one cluster where all of a tile can be.
+// Each item begins where the previous one ends, and a tile's items are in one cluster if they fit.
 void expect_cuts(const PlannedStep& step) {
   const std::vector<TileItem> items = step.items();
   const std::int32_t cluster = 1 << step.planned.log_cluster;
@@ -194,14 +194,14 @@ TEST(AttentionPlanner, CutsLongContextsIntoPartsThatAClusterHas) {
     }
     EXPECT_EQ(PlannedStep(false, kv_heads, group, 128, step_of(step)).planned.log_cluster, 0);
 
-    // One row whose context is worth cutting, and whose heads leave room for whole clusters.
+    // One row whose context is long enough to cut, with heads that leave room for whole clusters.
     const PlannedStep together(true, pick(1, 16), group, 128, step_of({{1, pick(512, 2048)}}),
                                pick(0, 1) == 1);
     ASSERT_NO_FATAL_FAILURE(expect_cuts(together));
     EXPECT_GT(together.most_parts(), 1);
     EXPECT_LE(together.most_parts(), 1 << together.planned.log_cluster);
 
-    // A recorded step keeps its clusters for a context that is better cut into more parts.
+    // A recorded step keeps its clusters for a context that should be cut into more parts.
     const PlannedStep outgrown(true, pick(1, 8), group, 128, step_of({{1, pick(8192, 32768)}}),
                                true);
     ASSERT_NO_FATAL_FAILURE(expect_cuts(outgrown));
@@ -250,7 +250,7 @@ TEST(AttentionPlanner, TakesHoppersKernelWhereItIsAhead) {
   EXPECT_EQ(tiles(8, 4, {{96, 96}}), 1);
   EXPECT_EQ(tiles(32, 1, {{64, 64}}), 0);
   EXPECT_EQ(tiles(32, 1, {{64, 64}, {64, 64}, {64, 64}, {64, 64}}), 4);
-  // Of heads that share keys, the other kernel packs what is a half empty tile here.
+  // With grouped heads, the other kernel packs rows that leave a tile half empty here.
   EXPECT_EQ(tiles(8, 4, {{64, 64}, {64, 64}, {64, 64}, {64, 64}}), 0);
   // As in PagedAttention.TakesPromptsOfManySequences: more tiles of a head than multiprocessors.
   EXPECT_GT(32 * tiles(32, 1, {{100, 100}, {101, 107}, {102, 114}, {103, 121}, {104, 128}}), 132);

@@ -14,17 +14,17 @@ std::size_t bytes_of(const TensorView& view) {
   return static_cast<std::size_t>(view.num_elements()) * size_of(view.dtype);
 }
 
-// Of sums of some hundred numbers below one, in another order.
+// The rounding of sums of some hundred numbers below one in another order.
 constexpr float kMostRounding = 1e-4F;
 
-// What all ranks of a group have after all-reduces.
+// The data of all ranks of a group after all-reduces.
 struct Reduced {
   std::vector<std::vector<std::byte>> residuals;  // [ranks]
   std::vector<std::vector<std::byte>> outs;
 };
 
-// parts: [steps][ranks]. The steps one behind the other into one residual, `launches` times over;
-// each rank writes its part where the one before the last was, with nobody told.
+// parts: [steps][ranks]. Runs the steps one after another into one residual, `launches` times. Each
+// rank writes its part where the part before the previous one was, without synchronisation.
 Reduced reduce(Group& group, const Shape& shape, const std::vector<float>& first,
                const std::vector<std::vector<std::vector<float>>>& parts,
                const std::vector<std::byte>& weight, int launches, bool recorded) {

@@ -1,4 +1,4 @@
-// A group of ranks on GPUs or on host devices, and their sums side by side.
+// A group of ranks on GPUs or on host devices, and the comparison of their sums.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace tandem {
 
-// On a machine of fewer GPUs than ranks several are on one.
+// If there are fewer GPUs than ranks, some ranks share a GPU.
 std::unique_ptr<Device> make_rank(bool on_gpu, std::int32_t rank, const GroupOptions& group = {});
 
 // A group, with a stream on each device and memory for one operation's operands.
@@ -26,7 +26,7 @@ struct Group {
   Group(bool on_gpu, std::int32_t size, const GroupOptions& options = {});
   std::size_t size() const { return devices.size(); }
 
-  // body(rank), on a thread for each, as the engine enqueues.
+  // Runs body(rank) on one thread per rank, as the engine does when it enqueues.
   template <typename Body>
   void on_every_rank(const Body& body) {
     std::vector<std::jthread> threads;
@@ -34,7 +34,7 @@ struct Group {
       threads.emplace_back([&, rank] { body(rank); });
   }
 
-  // What begins at `used` in the rank's memory.
+  // A view of the rank's memory that begins at `used`.
   TensorView at(std::size_t rank, DType dtype, std::int64_t rows, std::int64_t cols) const {
     return {memory[rank].data() + used, dtype, {rows, cols}};
   }
@@ -58,10 +58,10 @@ struct Shape {
   bool accumulate;
 };
 
-// How sums are to agree with those of host devices.
+// How closely sums must agree with those of host devices.
 enum class Agreement {
-  to_the_bit,  // added up in the order of the ranks
-  rounded,     // in another, the same on all ranks
+  to_the_bit,  // added up in rank order
+  rounded,     // added up in another order, the same on all ranks
 };
 
 class CommunicatorTest : public ::testing::Test {
@@ -72,11 +72,11 @@ class CommunicatorTest : public ::testing::Test {
   }
   Shape pick_shape(std::int64_t most_rows);
 
-  // `steps` all-reduces one behind the other into one residual, `launches` times over; recorded
-  // on the GPUs if so said.
+  // Runs `steps` all-reduces one after another into one residual, `launches` times; on the GPUs
+  // they can be recorded.
   void expect_as_on_the_host(Group& gpus, Group& hosts, const Shape& shape, int steps, int launches,
                              bool recorded, Agreement agreement = Agreement::to_the_bit);
-  // An all-gather of parts so wide, which is the same parts side by side on all ranks.
+  // Gathers parts of these widths, and expects the concatenated parts on all ranks.
   void expect_gathered(Group& group, const std::vector<std::int64_t>& widths, std::int64_t rows,
                        bool recorded);
 

@@ -1,4 +1,4 @@
-// What of cuBLASLt's use needs no GPU.
+// The parts of cuBLASLt's use that need no GPU.
 #include "gpu/cuda/gemm/cublas_lt.h"
 
 #include <dlfcn.h>
@@ -10,7 +10,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What a program links is there before main. The first test, for the others load it.
+// A linked library would be loaded before main. This must be the first test, because others load
+// it.
 TEST(CublasLt, IsNotThereBeforeItIsAskedFor) {
   EXPECT_EQ(::dlopen(CublasLt::file(), RTLD_NOW | RTLD_NOLOAD), nullptr);
 }

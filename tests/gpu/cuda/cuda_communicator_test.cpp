@@ -1,5 +1,5 @@
-// Ranks on GPUs, whose kernels meet in each other's memory, against ranks on host devices. Of a
-// machine of fewer GPUs than ranks several are on one, and their kernels meet all the same.
+// Ranks on GPUs, whose kernels meet in each other's memory, compared with ranks on host devices.
+// With fewer GPUs than ranks, several share a GPU, and their kernels meet all the same.
 #include "gpu/cuda/collectives/cuda_communicator.h"
 
 #include <cuda_runtime_api.h>
@@ -30,7 +30,8 @@ TEST_F(CudaCommunicatorTest, AddsUpTheRanksPartsAsHostDevicesDo) {
   }
 }
 
-// More rows than blocks, fewer, columns that do not share evenly; and more bytes than pay one shot.
+// More rows than blocks, fewer rows, columns that do not divide evenly; each too large for one
+// shot.
 TEST_F(CudaCommunicatorTest, AddsUpPromptsInTwoShots) {
   for (const std::int32_t size : {3, 4}) {
     Group gpus(true, size);
@@ -46,8 +47,8 @@ TEST_F(CudaCommunicatorTest, AddsUpPromptsInTwoShots) {
   }
 }
 
-// Every launch of a recording has meetings of its own, and operations of several sizes follow each
-// other: buffers are shown again while the slowest rank may still be behind.
+// Every launch of a recording has its own meetings, and operations of several sizes follow each
+// other: buffers are reused while the slowest rank may still be behind.
 TEST_F(CudaCommunicatorTest, MeetsInRecordingsThatAreLaunchedAgainAndAgain) {
   for (const std::int32_t size : {2, 4}) {
     Group gpus(true, size);
@@ -78,7 +79,7 @@ TEST_F(CudaCommunicatorTest, ARankThatLeavesLetsGoOfThoseThatWaitAndAllMeetAgain
     const Status status = group.streams[0]->synchronize();
     EXPECT_EQ(status.code(), StatusCode::cancelled);
     EXPECT_THAT(status.message(), HasSubstr("rank 1 failed before its step"));
-    // What lies behind it is void, too, and told anew.
+    // Operations behind it fail too, and report it again.
     group.streams[0]->all_reduce(reduce_one(group, 0));
     EXPECT_EQ(group.streams[0]->synchronize().code(), StatusCode::cancelled);
     for (const auto& end : group.ends) end->reset();
@@ -109,7 +110,7 @@ TEST_F(CudaCommunicatorTest, AnOperationThatCannotBeEnqueuedFailsTheOthersAtOnce
   EXPECT_THAT(group.streams[0]->synchronize().message(), HasSubstr("rank 1 failed before"));
 }
 
-// With less patience than a group has.
+// Uses a shorter patience than a normal group.
 TEST_F(CudaCommunicatorTest, ARankThatNeverComesIsNotWaitedForForEver) {
   const auto gpu = make_rank(true, 0);
   const std::vector<int> both = {0, 0};

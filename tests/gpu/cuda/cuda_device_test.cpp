@@ -1,4 +1,4 @@
-// What is the CUDA device's alone: its messages, pinned memory, recordings and failures.
+// Properties of the CUDA device alone: its messages, pinned memory, recordings and failures.
 #include "gpu/cuda/cuda_device.h"
 
 #include <gmock/gmock.h>
@@ -35,7 +35,7 @@ class CudaDeviceTest : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status.message();
     return value;
   }
-  // More columns than a launch can have: refused before any memory is touched.
+  // More columns than a launch can have, so it is refused before any memory is touched.
   static GatherRowsArgs impossible_gather(const Buffer& memory) {
     const TensorView view(memory.data(), DType::f32, {1, std::int64_t{1} << 34});
     return {view, reinterpret_cast<const std::int32_t*>(memory.data()), view};
@@ -139,7 +139,7 @@ TEST_F(CudaDeviceTest, LaunchesARecordingOfDependentOperationsInOrder) {
   const TensorView to(b.data(), DType::f32, {1, kWidth});
   const auto* const row = reinterpret_cast<const std::int32_t*>(rows.data());
   ASSERT_TRUE(stream_->begin_recording().ok());
-  for (int i = 0; i < 50; ++i) {  // a to b, b to a: neither may overtake the other
+  for (int i = 0; i < 50; ++i) {  // a to b, b to a: each must wait for the previous one
     stream_->gather_rows({from, row, to});
     stream_->gather_rows({to, row, from});
   }
@@ -156,7 +156,7 @@ TEST_F(CudaDeviceTest, LaunchesARecordingOfDependentOperationsInOrder) {
   }
 }
 
-// In a process of its own, where no kernel has been loaded yet: loading must not end the recording.
+// Runs in its own process, where no kernel has been loaded yet: loading must not end the recording.
 int record_what_never_ran() {
   const auto device = std::move(make_cuda_device({})).value();
   const auto stream = std::move(device->create_stream("first")).value();
@@ -191,7 +191,7 @@ TEST(CudaDeviceDeathTest, RecordsOperationsThatNeverRan) {
               "64 ones make 64, normed 0x3f80");
 }
 
-// A copy would wait for those that are under way, whatever their stream.
+// A copy would wait for those in flight on any stream.
 TEST_F(CudaDeviceTest, AnUploadDoesNotQueueBehindCopies) {
   constexpr std::size_t kBytes = std::size_t{256} << 20;  // 5 ms, even over a PCIe 5 link
   const Buffer source = std::move(device_->allocate_pinned(kBytes, "test")).value();
@@ -199,7 +199,7 @@ TEST_F(CudaDeviceTest, AnUploadDoesNotQueueBehindCopies) {
   const Buffer small = buffer(64);
   const auto load = std::move(device_->create_stream("load")).value();
   const auto loaded = device_->create_event();
-  stream_->upload(small.data(), source.data(), 64);  // the kernel is loaded
+  stream_->upload(small.data(), source.data(), 64);  // loads the kernel
   ASSERT_TRUE(stream_->synchronize().ok());
   load->copy_to_device(target.data(), source.data(), kBytes);
   load->record(*loaded);
@@ -220,13 +220,13 @@ TEST_F(CudaDeviceTest, EnqueuesFromAnyThread) {
   EXPECT_EQ(first_of(memory), 7.0F);
 }
 
-// Runs in a process of its own: its context is lost for good.
+// Runs in its own process, because its context is lost for good.
 int lose_the_context() {
   const auto device = std::move(make_cuda_device({})).value();
   const auto stream = std::move(device->create_stream("compute")).value();
   const auto other = std::move(device->create_stream("load")).value();
   const Buffer memory = std::move(device->allocate(4096, "test")).value();
-  const std::int32_t id = 12345;  // of a table of 8 rows: the kernel traps
+  const std::int32_t id = 12345;  // outside a table of 8 rows, so the kernel traps
   stream->copy_to_device(memory.data(), &id, sizeof id);
   const TensorView table(memory.data() + 64, DType::f32, {8, 4});
   const TensorView out(memory.data() + 1024, DType::f32, {1, 4});
@@ -235,7 +235,7 @@ int lose_the_context() {
   stream->record(*event);
   event->synchronize();
   if (!event->passed() || !stream->failed()) return 1;
-  for (int again = 0; again < 2; ++again) {  // for good
+  for (int again = 0; again < 2; ++again) {  // the failure is permanent
     const Status status = stream->synchronize();
     if (status.code() != StatusCode::fatal) return 2;
     std::fprintf(stderr, "told: %s\n", status.message().c_str());

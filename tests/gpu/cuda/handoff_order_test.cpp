@@ -1,5 +1,5 @@
-// What only real DMA engines, streams and a link can break: the order of a load's copies and its
-// ready words, of rows and doorbells, of answers and words, many times over; and the slowed link.
+// Tests that need real DMA engines, streams and a link: the order of a load's copies and its ready
+// words, of rows and doorbells, of answers and words, repeated many times; and the slowed link.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -21,7 +21,7 @@ constexpr std::int64_t kIn = 64;
 constexpr std::int64_t kOut = 96;
 constexpr std::int32_t kRank = 16;
 constexpr std::int32_t kRows = 24;
-constexpr int kOffers = 3;  // of a load, or fewer
+constexpr int kOffers = 3;  // per load, or fewer
 
 // One adapter of one module in f32, one group of all rows, and a mailbox in memory that the caller
 // owns. Values are small integers, so that every sum is exact.
@@ -43,7 +43,7 @@ class HandoffOrder : public ::testing::Test {
     alignas(64) float x[kRows * kIn];
     alignas(64) float y[kRows * kOut];
   };
-  struct Weights {  // of one load, as it lies in host memory and, piece by piece, on the device
+  struct Weights {  // of one load, in host memory and, piece by piece, on the device
     float a[kRank * kIn];
     float b[kOut * kRank];
   };
@@ -77,7 +77,7 @@ class HandoffOrder : public ::testing::Test {
     stream_->copy_to_device(to.data(), from, bytes);
     ASSERT_TRUE(stream_->synchronize().ok());
   }
-  // Of the offers that come next, for whoever sends host_state_.
+  // Prepares the next offers' turns in host_state_, which the caller copies to the device.
   void make_turns(std::uint64_t first) {
     for (HandoffTurn& turn : host_state_.turns) {
       turn.sequence = first++;
@@ -89,7 +89,7 @@ class HandoffOrder : public ::testing::Test {
   State* on_device() { return reinterpret_cast<State*>(state_.data()); }
   Weights& weights(int which) { return reinterpret_cast<Weights*>(weights_.data())[which]; }
 
-  // Weights whose product with x is `value` times what it is with 1.
+  // Weights whose product with x is `value` times the product with value 1.
   static void fill(Weights& weights, float value) {
     for (std::int64_t i = 0; i < kRank * kIn; ++i) weights.a[i] = static_cast<float>(i % 3 - 1);
     for (std::int64_t i = 0; i < kOut * kRank; ++i) {
@@ -193,8 +193,8 @@ class HandoffOrder : public ::testing::Test {
   }
 };
 
-// 10,000 loads, each with other weights, race offers: whichever side computes a projection, it is
-// computed once and with this load's weights. The CPU's answers come from the load's host copy.
+// 10,000 loads, each with other weights, race with offers. Whichever side computes a projection, it
+// must be computed once and with this load's weights. The CPU uses the load's host copy.
 TEST_F(HandoffOrder, AddsEveryDeltaOnceWhereverTheLoadIs) {
   constexpr int kLoads = 10'000;
   std::atomic<float> value = 0;
@@ -223,7 +223,7 @@ TEST_F(HandoffOrder, AddsEveryDeltaOnceWhereverTheLoadIs) {
   std::uint64_t sequence = 0;
   int on_gpu = 0;
   int at_every[kOffers + 1] = {};
-  std::uint32_t tickets[kOffers + 1];  // and voided
+  std::uint32_t tickets[kOffers + 1];  // and one for voided
   for (int load = 1; load <= kLoads && !HasFailure(); ++load) {
     value = static_cast<float>(load % 11 + 1);
     fill(weights(load % 2), value);
@@ -272,7 +272,7 @@ TEST_F(HandoffOrder, AddsEveryDeltaOnceWhereverTheLoadIs) {
   for (int i = 0; i <= kOffers; ++i) std::printf("taken over at %d: %d\n", i, at_every[i]);
 }
 
-// The load arrives, whole, between any two kernels of a projection.
+// The whole load arrives between any two kernels of a projection.
 TEST_F(HandoffOrder, TakesOverBetweenAnyTwoKernels) {
   std::vector<float> one(kRows * kOut);
   fill(weights(0), 1);
@@ -335,8 +335,8 @@ TEST_F(HandoffOrder, TakesOverBetweenAnyTwoKernels) {
   }
 }
 
-// Turns, groups and segments are read before the kernels in front have ended, but for the upload of
-// them, which waits until those before it have read theirs.
+// Turns, groups and segments are read before earlier kernels have ended, except for their upload,
+// which waits until the kernels before it have read the previous ones.
 TEST_F(HandoffOrder, ReadsWhatTheUploadInFrontBrought) {
   const Buffer pinned = std::move(device_->allocate_pinned(sizeof(State), "state")).value();
   for (std::uint64_t sequence = 1; sequence < 40; sequence += 2) {
@@ -401,7 +401,7 @@ TEST(PacedLink, TakesAsLongAsALinkOfItsSpeed) {
       EXPECT_LT(best, want * 1.1) << gbps << " GB/s, " << streams << " streams";
       std::printf("%g GB/s, %d streams: %.3f of the time\n", gbps, streams, best / want);
     }
-    // One small piece alone is no faster either.
+    // A single small piece is not faster either.
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
     constexpr std::size_t kSmall = std::size_t{200} << 10;
     const TimePoint start = clock.now();

@@ -1,4 +1,4 @@
-// The ways to launch the LoRA operation agree; tests/gpu/ops judges the one that is chosen.
+// All ways to launch the LoRA operation must agree; tests/gpu/ops checks the one that is chosen.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ class Scene {
     order_.emplace(order);
   }
 
-  // What `launch` makes of rows of 0.25.
+  // The result of `launch` for outputs that start at 0.25.
   std::vector<float> run(const std::function<Status(const LoraArgs&)>& launch) const {
     const OnGpu<float> out(std::vector<float>(static_cast<std::size_t>(rows_ * out_), 0.25F));
     LoraArgs args;
@@ -146,9 +146,9 @@ TEST(LoraKernel, PaddedUnpaddedAndSegmentedAgree) {
   expect_near(run(LoraKernel::sgmv), unpadded, "sgmv");
 }
 
-// Parts of `in` and of the columns that are empty or end within a stage, tiles that are cut short,
-// ranks that end within a product; and every time the same bits.
-// `clusters`: pairs of log2 of a cluster's blocks and how many of these are spared.
+// Covers parts of `in` and of the columns that are empty or end within a stage, tiles that are cut
+// short, and ranks that end within a product; every run must give the same bits. `clusters`: pairs
+// of log2 of a cluster's blocks and the number of these that are spared.
 void check_cuts_of_long_segments(const std::vector<std::pair<int, int>>& clusters) {
   const Scene small(264, 136, {20, 64, 8, 16}, {65, 1, 0, 40});
   const Scene large(1096, 712, {64, 20, 5, 1}, {255, 127, 1, 64});
@@ -183,14 +183,14 @@ void check_cuts_of_long_segments(const std::vector<std::pair<int, int>>& cluster
 TEST(LoraKernel, EveryCutOfLongSegmentsAgrees) {
   check_cuts_of_long_segments({{0, 0}, {1, 0}, {2, 1}, {3, 0}, {3, 1}, {3, 2}, {3, 3}});
 }
-// Clusters of more than eight blocks have tests of their own: tools/test-gpu says what cannot watch
-// them.
+// Clusters of more than eight blocks have separate tests, because some tools cannot check them
+// (tools/test-gpu).
 TEST(LoraKernel, EveryCutOfLongSegmentsAgreesInLargeClusters) {
   check_cuts_of_long_segments({{4, 0}, {4, 4}});
 }
 
-// The same for tiles of eight rows, with ranks up to eight, which have a kernel of their own, and
-// beyond; judged by tiles of 32 rows.
+// Likewise for tiles of eight rows, with ranks up to eight, which have a kernel of their own, and
+// above; compared with tiles of 32 rows.
 void check_cuts_of_short_segments(const std::vector<std::int32_t>& log_clusters) {
   const Scene low_ranks(1096, 2120, {8, 3, 1, 5}, {8, 1, 0, 20});
   const Scene narrow(264, 136, {7, 8}, {3, 9});
@@ -224,7 +224,7 @@ TEST(LoraKernel, EveryCutOfShortSegmentsAgreesInLargeClusters) {
   check_cuts_of_short_segments({4});
 }
 
-// Tiles that share a cluster by two: some, all, an odd number of them, some of them empty.
+// Tiles that share clusters in pairs: some of them, all, an odd number, some of them empty.
 TEST(LoraKernel, PairsOfShortTilesAgree) {
   const Scene scene(520, 1096, {128, 100, 64, 64, 40, 16, 8, 1, 33}, {1, 20, 0, 8, 1, 3, 1, 0, 2});
   const std::vector<float> want =
@@ -277,7 +277,8 @@ TEST(LoraPlan, TakesLongTilesForPromptsAlone) {
 }
 
 TEST(LoraPlan, KeepsClustersOfLongTilesToOneWave) {
-  // Clusters of so many blocks that an H200 runs at once, two blocks on a multiprocessor.
+  // The number of clusters of each size that an H200 runs at once, with two blocks per
+  // multiprocessor.
   const std::map<int, int> at_once = {{2, 132}, {4, 62},  {6, 39}, {7, 32},
                                       {8, 30},  {12, 16}, {16, 14}};
   for (const std::int32_t out : {4096, 14336}) {

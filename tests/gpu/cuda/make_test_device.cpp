@@ -1,4 +1,4 @@
-// The device that tests/gpu/ops judges in this program. With TANDEM_TEST_PEERS_APART=1 in the
+// The device under test for tests/gpu/ops in this program. With TANDEM_TEST_PEERS_APART=1 in the
 // environment, and two GPUs, ranks meet as on GPUs that cannot map each other's memory.
 #include <algorithm>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Ranks on GPUs whose sums NCCL carries: on a machine of two GPUs or more, with NCCL.
+// Ranks on GPUs that sum through NCCL; needs a machine with two or more GPUs, and NCCL.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Of `sizes` those that the machine has GPUs for.
+// The sizes for which the machine has enough GPUs.
 std::vector<std::int32_t> group_sizes() {
   std::vector<std::int32_t> sizes = {2, 3, 4, 8};
   std::erase_if(sizes, [gpus = list_cuda_gpus().size()](std::int32_t size) {
@@ -23,7 +23,7 @@ std::vector<std::int32_t> group_sizes() {
   return sizes;
 }
 
-// Two numbers have one sum.
+// The sum of two numbers does not depend on their order.
 Agreement agreement_of(std::int32_t ranks) {
   return ranks == 2 ? Agreement::to_the_bit : Agreement::rounded;
 }
@@ -68,7 +68,7 @@ TEST_F(NcclCommunicatorTest, AddsUpInRecordingsThatAreLaunchedAgainAndAgain) {
   }
 }
 
-// As where no GPU maps another's memory: nobody has to say that NCCL is wanted.
+// As if no GPU could map another's memory: NCCL is then chosen without being asked for.
 TEST_F(NcclCommunicatorTest, AddsUpForGpusThatCannotReachEachOthersMemory) {
   GroupOptions apart;
   apart.peers_apart = true;
@@ -79,7 +79,7 @@ TEST_F(NcclCommunicatorTest, AddsUpForGpusThatCannotReachEachOthersMemory) {
   expect_gathered(gpus, {64, 63}, 5, false);
 }
 
-// Small sums meet in the GPUs' memory, large ones go through NCCL, by turns on one stream.
+// Small sums use the GPUs' memory and large ones use NCCL, alternating on one stream.
 TEST_F(NcclCommunicatorTest, TakesNcclForLargeSumsAlone) {
   GroupOptions from;
   from.nccl_from_bytes = 64 << 10;
@@ -107,7 +107,7 @@ TEST_F(NcclCommunicatorTest, GathersPartsOfWhichTheLastIsNarrower) {
   }
 }
 
-// More than is gathered at once.
+// More rows than are gathered at once.
 TEST_F(NcclCommunicatorTest, GathersManyRowsPieceByPiece) {
   Group group(true, 2, through_nccl());
   expect_gathered(group, {60000, 59999}, 64, false);
@@ -141,7 +141,7 @@ TEST_F(NcclCommunicatorTest, ARankThatLeavesEndsTheGroupForGood) {
     EXPECT_EQ(status.code(), StatusCode::fatal);
     EXPECT_THAT(status.message(), HasSubstr("rank 1 failed before its step"));
     for (const auto& end : group.ends) end->reset();
-    // At once, also while NCCL waits for a recording to be destroyed.
+    // Fails at once, even while NCCL waits for a recording to be destroyed.
     stream.all_reduce(reduce_one(group, 0));
     EXPECT_EQ(stream.synchronize().code(), StatusCode::fatal);
     if (!recorded) continue;
@@ -150,7 +150,7 @@ TEST_F(NcclCommunicatorTest, ARankThatLeavesEndsTheGroupForGood) {
   }
 }
 
-// As long as the group's patience is.
+// Takes as long as the group's patience.
 TEST_F(NcclCommunicatorTest, ARankThatNeverComesIsNotWaitedForForEver) {
   Group group(true, 2, through_nccl());
   group.streams[0]->all_reduce(reduce_one(group, 0));

@@ -1,4 +1,4 @@
-// What of NCCL's use needs no GPU.
+// The parts of NCCL's use that need no GPU.
 #include "gpu/cuda/nccl/nccl.h"
 
 #include <cuda_runtime_api.h>
@@ -100,7 +100,7 @@ TEST_F(WaitWatchTest, FindsWhoHasBeenInOneOperationForTooLong) {
 TEST_F(WaitWatchTest, CountsAnewWithEveryOperation) {
   marks_ = {1, 1, 1};
   EXPECT_EQ(late_at(seconds(10)), std::nullopt);
-  marks_ = {3, 3, 3};  // seen in the next, or the one after
+  marks_ = {3, 3, 3};  // noticed at the next look, or the one after
   EXPECT_EQ(late_at(seconds(29)), std::nullopt);
   EXPECT_EQ(late_at(seconds(31)), std::nullopt);
   marks_ = {4, 3, 5};

@@ -1,5 +1,5 @@
-// The CUDA sampler against the host device, which is judged by the twin (tests/gpu/ops): the same
-// seeds must give the same tokens, log probabilities and ranks.
+// The CUDA sampler against the host device, which is compared with the host twin (tests/gpu/ops):
+// equal seeds must give equal tokens, log probabilities and ranks.
 #include "gpu/cuda/sampling/sampler.h"
 
 #include <cuda_runtime.h>
@@ -84,7 +84,7 @@ class SamplerTest : public testing::Test {
     return out;
   }
 
-  // Logits as a model gives them: few likely tokens, many unlikely ones, some ties.
+  // Logits like a model's: few likely tokens, many unlikely ones, some ties.
   std::vector<float> random_logits(std::int64_t count) {
     const float scale = std::array{0.1F, 1.0F, 3.0F}[static_cast<std::size_t>(pick(0, 2))];
     std::normal_distribution<float> normal(0, scale);
@@ -135,7 +135,7 @@ class SamplerTest : public testing::Test {
     return row;
   }
 
-  // Few tokens, most of them, or all but a few, as grammars leave.
+  // Allows few tokens, most of them, or all but a few, as grammars do.
   void add_mask(Case& c, SampleRow& row) {
     const std::int64_t words = mask_words(c.vocab);
     row.mask = static_cast<std::int32_t>(static_cast<std::int64_t>(c.masks.size()) / words);
@@ -218,7 +218,7 @@ TEST_F(SamplerTest, DrawsWhatTheHostDrawsWhateverIsAskedFor) {
   for (const std::int32_t vocab : {32'000, 128'256, 262'144}) {
     for (int round = 0; round < 3; ++round) compare(random_case(vocab, 12), drawn, different);
   }
-  // Where two tokens are about to tie, or a cut falls between two, rounding decides.
+  // Rounding may decide where two tokens almost tie, or a cut falls between two.
   EXPECT_LE(different, drawn / 200) << "of " << drawn;
 }
 

@@ -1,4 +1,4 @@
-// How the GEMM for 33 to 64 rows cuts its work; needs no GPU.
+// The work split of the GEMM for 33 to 64 rows; needs no GPU.
 #include "gpu/cuda/gemm/warpgroup/warpgroup_plan.h"
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 namespace tandem::cuda {
 namespace {
 
-// An H100's.
+// With an H100's properties.
 WarpgroupDevice device_with(int processors, int clusters_of_2) {
   WarpgroupDevice device;
   device.supported = true;
@@ -37,11 +37,11 @@ TEST(WarpgroupPlan, FitsTheDeviceForEveryShape) {
           EXPECT_TRUE(std::ranges::count(kWarpgroupColumns, plan.columns) == 1);
           EXPECT_GE(plan.columns, plan.half);
           EXPECT_LE(plan.group_rows, 2 * plan.half);
-          // Every row of w is some cluster's, and every column of x some stage's.
+          // Every row of w belongs to a cluster, and every column of x to a stage.
           EXPECT_EQ((plan.units * plan.clusters + plan.units_left) * plan.unit, out);
           EXPECT_GE(plan.groups * plan.group_rows, plan.units * plan.unit);
           EXPECT_GE(plan.chunks * plan.slabs * kWarpgroupSlab, in);
-          // The only group's sums find room in its ring, others' behind it.
+          // The sums of an only group fit into its ring; those of several groups lie behind it.
           EXPECT_LE(plan.own_sums + 2 * plan.most_tiles * kWarpgroupTileBytes,
                     plan.groups == 1
                         ? plan.ring_bytes

@@ -17,7 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// `size` host devices of a thread each, in one group, with a stream on each.
+// `size` host devices with one thread each, in one group, with a stream on each.
 struct Ranks {
   explicit Ranks(std::int32_t size) {
     HostDeviceOptions options;
@@ -152,7 +152,7 @@ TEST_F(HostCommunicatorTest, ARankThatFailsFailsTheOthersAtOnceAndAllMeetAgainAf
   for (int round = 0; round < 3; ++round) {
     ranks.stream(1).run("gemm", [] { throw std::runtime_error("out of cores"); });
     reduce();
-    reduce();  // what lies behind it is void, too
+    reduce();  // operations behind it fail too
     EXPECT_THAT(ranks.streams[1]->synchronize().message(), HasSubstr("out of cores"));
     for (const std::size_t r : {0U, 2U}) {
       const Status status = ranks.streams[r]->synchronize();

@@ -204,7 +204,7 @@ TEST_F(HostStreamTest, LeavesThePoolToOthersWhileItWaitsForAFlag) {
   EXPECT_TRUE(waiting.synchronize().ok());
 }
 
-// A second's worth of a copy on one stream; what a step needs on another does not wait for it.
+// One stream copies for a whole second; data that a step needs on another stream must not wait.
 TEST(HostDevice, UploadsAreNotThrottled) {
   HostDeviceOptions options;
   options.num_threads = 1;

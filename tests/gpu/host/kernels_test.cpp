@@ -1,5 +1,5 @@
-// The vector loops on every instruction set that this CPU has and Highway compiled, not only the
-// best one, against plain loops.
+// Compares the vector loops with plain loops on every instruction set that this CPU has and Highway
+// compiled, not only the best one.
 #include "gpu/host/kernels/kernels.h"
 #include "gpu/host/kernels/dot_bf16.h"
 
@@ -35,7 +35,7 @@ class Kernels : public testing::TestWithParam<DType> {
     for (float& value : values) value = uniform(random_);
     return values;
   }
-  // As the parameter's dtype, and the floats that it holds after rounding.
+  // Converts the values to the parameter's dtype, and replaces them by their rounded values.
   std::vector<std::byte> narrow(std::vector<float>& values) {
     std::vector<std::byte> bytes(values.size() * size_of(GetParam()));
     convert(DType::f32, values.data(), GetParam(), bytes.data(), values.size());

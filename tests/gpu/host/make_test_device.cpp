@@ -1,4 +1,4 @@
-// The device that tests/gpu/ops judges in this program.
+// The device under test for tests/gpu/ops in this program.
 #include "gpu/host/host_device.h"
 #include "tests/gpu/ops/ops_fixture.h"
 
@@ -6,7 +6,7 @@ namespace tandem {
 
 std::unique_ptr<Device> make_test_device(int /*rank*/) {
   HostDeviceOptions options;
-  options.num_threads = 3;  // more than the machine may have: order must not matter
+  options.num_threads = 3;  // more than the machine may have, because order must not matter
   return std::move(make_host_device(options)).value();
 }
 

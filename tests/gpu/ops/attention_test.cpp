@@ -41,7 +41,7 @@ Tolerance tolerance_of_attention(DType dtype) {
   return tolerance;
 }
 
-// What a step says about its sequences, with their pages dealt at random out of the cache's.
+// A step's description of its sequences, with pages taken at random from the cache.
 struct Tables {
   std::vector<AttentionSequence> sequences;
   std::vector<std::int32_t> page_ids;
@@ -52,7 +52,7 @@ struct Tables {
   Tables(const Shape& shape, std::vector<std::int32_t> pages) {
     std::size_t used = 0;
     for (const Shape::Sequence& sequence : shape.sequences) {
-      // Of every second one nothing is known.
+      // Half of the sequences declare no settled keys.
       const std::int32_t settled =
           sequences.size() % 2 == 0 ? std::max(sequence.kv_len - sequence.rows, 0) : 0;
       sequences.push_back({rows, sequence.rows, sequence.kv_len,
@@ -123,7 +123,7 @@ class PagedAttention : public OpsTest {
               const std::function<std::vector<Shape::Sequence>(int)>& next,
               std::int32_t max_keys = 600);
 
-  // Attends to a random cache.
+  // Computes attention over a random cache.
   void check(const Shape& shape) {
     const std::int64_t pages = std::max<std::int64_t>(1, Tables::pages_of(shape));
     const Tables tables(shape, deal_pages(pages));
@@ -158,7 +158,7 @@ TEST_F(PagedAttention, SplitsTheKeysOfALongDecode) {
   }
 }
 
-// Parts of a tile are merged in a cluster where it has all of them, else through memory.
+// Parts of a tile are merged in a cluster if it has all of them, otherwise through memory.
 TEST_F(PagedAttention, MergesPartsOfContextsOfAnyLength) {
   const bool all = device_->info().is_cuda;  // a host device has few parts, whatever the length
   const std::vector<std::int64_t> head_sizes =
@@ -203,8 +203,8 @@ TEST_F(PagedAttention, MatchesTheTwinForRandomMixes) {
   }
 }
 
-// As a model enqueues it: keys of earlier steps may be read while the append still waits for a
-// product, and no others, be it in a page that another sequence's row fills.
+// Enqueued as a model does: keys of earlier steps may be read while the append still waits for a
+// product, and no other keys, even in a page that another sequence's row fills.
 TEST_F(PagedAttention, WaitsForKeysThatTheStepItselfWrites) {
   constexpr std::int64_t kWide = 2048;
   for (const DType dtype : kDtypes) {
@@ -213,7 +213,8 @@ TEST_F(PagedAttention, WaitsForKeysThatTheStepItselfWrites) {
     const std::int64_t q_width = kv_width * shape.group;
     const std::int64_t pages = Tables::pages_of(shape);
     Tables tables(shape, deal_pages(pages));
-    // The second shares the first one's nine pages, of which the last is filled in this step.
+    // The second sequence shares the first one's nine pages, the last of which is filled in this
+    // step.
     std::copy_n(tables.page_ids.begin(), 9, tables.page_ids.begin() + tables.sequences[1].pages);
     const std::int32_t settled[] = {143, 128, 40, 99};
     std::vector<std::int32_t> positions;
@@ -259,7 +260,7 @@ TEST_F(PagedAttention, WaitsForKeysThatTheStepItselfWrites) {
       append_on_device(qkv);
       stream_->attention(args);
     };
-    // First one operation after the other, then recorded, so that none comes late from the CPU.
+    // First as single operations, then as a recording, so that the CPU delays none of them.
     std::unique_ptr<Graph> recorded;
     for (int round = 0; round < (sanitized() ? 2 : 6); ++round) {
       old.fill(random_, 2000).upload(*stream_);
@@ -301,8 +302,8 @@ TEST_F(PagedAttention, TakesLongContextsOfFewSequences) {
   check({DType::f16, 2, 1, 64, 32, {{1, 5000}, {1, 3}, {3, 4000}}});
 }
 
-// Many long chunks, dense results and decode rows between them: where a device has a kernel for
-// prompts, this is its step.
+// Many long chunks, with dense results and decode rows between them: a step for which devices with
+// a prompt kernel use it.
 TEST_F(PagedAttention, MixesPromptsAndDecodeRows) {
   for (const auto& [dtype, d] :
        {std::pair(DType::bf16, 128), {DType::f16, 64}, {DType::f16, 256}}) {
@@ -338,15 +339,17 @@ TEST_F(PagedAttention, TakesPromptsOfManyTiles) {
   }
 }
 
-// More tiles of a head than any GPU has multiprocessors: some take several, one after the other.
+// A head has more tiles than any GPU has multiprocessors, so some process several tiles in
+// sequence.
 TEST_F(PagedAttention, TakesPromptsOfManySequences) {
   Shape shape{DType::bf16, sanitized() ? 4 : 32, 1, 128, 16, {}, 0};
   for (int s = 0; s < 6; ++s) shape.sequences.push_back({100 + s, 100 + 7 * s});
   check(shape);
 }
 
-// One recording of a step of so many rows and sequences, launched for steps as `next` makes them:
-// with as many sequences, and no more rows. A row that no sequence has is of no account.
+// Records one step with this number of rows and sequences, and launches it for the steps that
+// `next` makes, with as many sequences and at most as many rows. Rows without a sequence do not
+// matter.
 void PagedAttention::replay(DType dtype, std::int64_t group, std::int32_t rows,
                             std::size_t num_sequences,
                             const std::function<std::vector<Shape::Sequence>(int)>& next,
@@ -423,7 +426,7 @@ TEST_F(PagedAttention, ReplaysARecordingForOtherLengths) {
   }
 }
 
-// Parts that one cluster has, parts of several clusters, and none.
+// Parts within one cluster, parts over several clusters, and uncut tiles.
 TEST_F(PagedAttention, ReplaysARecordingForContextsThatOutgrowACluster) {
   constexpr std::int32_t kLengths[] = {20, 600, 9000};
   for (const std::int32_t rows : {1, 3}) {
@@ -443,7 +446,7 @@ TEST_F(PagedAttention, ReplaysARecordingForOtherPrompts) {
   for (const DType dtype : {DType::bf16, DType::f32}) {
     for (const std::int32_t most : {1, 4, kRows}) {  // sequences
       for (const std::int64_t group : {1, 4, 24}) {
-        // The reference would take minutes under a sanitizer; the largest is there once.
+        // The reference would take minutes under a sanitizer; the largest group is tested once.
         if (sanitized() && group != (dtype == DType::f32 && most == 4 ? 24 : 4)) continue;
         replay(dtype, group, kRows, static_cast<std::size_t>(most), [&](int round) {
           // One prompt of all rows, then any number of chunks of any lengths.

@@ -15,7 +15,7 @@ class Elementwise : public OpsTest {
     for (std::int32_t& index : result) index = static_cast<std::int32_t>(pick(0, below - 1));
     return result;
   }
-  // Of a real model every third time, else any, also odd ones.
+  // A real model's width every third time, otherwise any, including odd ones.
   std::int64_t width(int round, std::int64_t below) {
     constexpr std::int64_t kReal[] = {128, 576, 4096, 11008, 16384, 20480};
     return round % 3 == 2 ? kReal[pick(0, 5)] : pick(1, below);

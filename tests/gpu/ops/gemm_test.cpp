@@ -25,7 +25,7 @@ class Gemm : public OpsTest {
     expect_same(y, what);
   }
 
-  // Both at once against one after the other, to the bit.
+  // Compares the fused operation with the two separate ones, to the bit.
   void check_swiglu(DType dtype, std::int64_t t, std::int64_t in, std::int64_t ffn,
                     std::int64_t extra_stride) {
     const TestTensor x = tensor(dtype, {t, in}, 1, extra_stride);
@@ -81,9 +81,9 @@ TEST_F(Gemm, MatchesTheTwinForALongInnerDimension) {
   }
 }
 
-// The shapes of decoding larger batches: outputs that leave blocks without rows, that are odd, that
-// a block computes in more than one group; inner dimensions that two blocks share and that they
-// don't. All of this is a GPU's; host devices are asked for a few.
+// Shapes of decoding larger batches: outputs that leave some blocks without rows, that are odd, or
+// that a block computes in several groups; inner dimensions that two blocks share or do not. This
+// is for GPUs; host devices are tested with a few of these shapes.
 TEST_F(Gemm, MatchesTheTwinForTheRowsOfALargerDecodeStep) {
   const bool all = device_->info().is_cuda;
   for (const std::int64_t outputs : {1, 2, 100, 1000, 4097}) {
@@ -109,11 +109,11 @@ TEST_F(Gemm, MatchesTheTwinForTheRowsOfALargerDecodeStepAtEveryWidthOfABlock) {
     check(DType::bf16, DType::bf16, 33, 64, outputs, true, false);
     check(DType::f16, DType::f32, 47, 64, outputs, false, true, 8);
   }
-  for (const std::int64_t outputs : {8448, 13000, 22016, 34000}) {  // the sums as they are
+  for (const std::int64_t outputs : {8448, 13000, 22016, 34000}) {  // sums are stored unchanged
     check(DType::bf16, DType::bf16, 64, 64, outputs, false, false);
     check(DType::f16, DType::f16, 35, 128, outputs, false, false, 8);
   }
-  for (const std::int64_t outputs : {4096, 8446}) {  // of two blocks, onto a y of f32
+  for (const std::int64_t outputs : {4096, 8446}) {  // two blocks add to a y of f32
     check(DType::bf16, DType::f32, 64, 1088, outputs, false, true);
     check(DType::bf16, DType::f32, 41, 1088, outputs, true, true);
   }
@@ -121,7 +121,7 @@ TEST_F(Gemm, MatchesTheTwinForTheRowsOfALargerDecodeStepAtEveryWidthOfABlock) {
   check(DType::f16, DType::f16, 33, 4096, 100, true, true, 8);
 }
 
-// Whatever the device chooses, for every number of rows that it then chooses it for.
+// Whatever the device chooses must be right for every number of rows for which it is chosen.
 TEST_F(Gemm, MatchesTheTwinAfterTuning) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const bool biased : {false, true}) {
@@ -156,7 +156,7 @@ TEST_F(Gemm, TunesForNoRowsAndNoProducts) {
   EXPECT_TRUE(stream_->tune_gemm({&none, 1}).ok());
 }
 
-// Widths of which blocks have none, one or several groups.
+// Widths for which blocks have none, one or several groups.
 TEST_F(Gemm, EndsInSwigluAsTheTwoOperationsDo) {
   for (const std::int64_t t : {0, 1, 7, 8, 9, 16, 31, 32, 33, 40, 57, 64}) {
     const DType dtype = t % 2 == 0 ? DType::bf16 : DType::f16;

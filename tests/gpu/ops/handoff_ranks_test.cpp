@@ -1,4 +1,4 @@
-// Offer and accept of two ranks that share a model. Both are on one GPU where there is no other.
+// Offer and accept of two ranks that share a model. Both use one GPU if there is no other.
 #include <fmt/format.h>
 
 #include <array>
@@ -15,15 +15,14 @@ namespace tandem {
 namespace {
 
 constexpr std::size_t kRanks = 2;
-constexpr std::int64_t kIn = 32;  // columns of x that a rank has, where it has a part
+constexpr std::int64_t kIn = 32;  // a rank's columns of x, if it has only a part
 constexpr std::int32_t kLoraRank = 8;
 constexpr std::int32_t kModules = 2;
-constexpr std::int64_t kOut[kModules] = {24, 16};  // columns of a rank
+constexpr std::int64_t kOut[kModules] = {24, 16};  // a rank's columns
 constexpr std::int64_t kWidth = kOut[0] + kOut[1];
-constexpr std::int64_t kWorkerSlots =
-    8;  // stride of the words by which workers say that they are done
+constexpr std::int64_t kWorkerSlots = 8;  // stride of the workers' done words
 
-// What has arrived of a group's layer, by ranks; and what all must make of it.
+// The parts of a group's layer that have arrived, by rank, and the ticket that must follow.
 struct ColdCase {
   std::array<bool, kRanks> has_a;
   std::array<bool, kRanks> has_b;
@@ -42,9 +41,9 @@ constexpr ColdCase kCases[] = {
     {{false, false}, {true, false}, true, true, 0, Ticket::cpu},
 };
 constexpr std::size_t kGroups = std::size(kCases);
-constexpr std::size_t kMaxGroups = kGroups + 2;  // as the arguments have it
+constexpr std::size_t kMaxGroups = kGroups + 2;  // as in the arguments
 
-// Small integers, so that every sum is exact.
+// Values are small integers, so that every sum is exact.
 float x_of(std::int64_t row, std::int64_t column) {
   return static_cast<float>((row * 5 + column) % 7 - 3);
 }
@@ -80,7 +79,7 @@ class HandoffOfRanks : public ::testing::Test {
 
     Words* there() const { return reinterpret_cast<Words*>(memory.data()); }
   };
-  // The mailboxes' rows are those of all groups, in either.
+  // Either mailbox has the rows of all groups.
   struct Mail {
     alignas(64) std::uint64_t doorbells[kGroups];
     alignas(64) std::uint64_t done[kWorkerSlots * 64];
@@ -94,7 +93,7 @@ class HandoffOfRanks : public ::testing::Test {
     for (Rank& rank : ranks_) {
       rank.device = make_test_device(static_cast<int>(devices.size()));
       rank.stream = std::move(rank.device->create_stream("compute")).value();
-      // Not while the other rank waits: memory may not come then.
+      // Done in advance, because allocating may fail while the other rank waits.
       EXPECT_TRUE(rank.stream->prepare().ok());
       rank.memory = std::move(rank.device->allocate(sizeof(Words), "test")).value();
       devices.push_back(rank.device.get());
@@ -112,7 +111,7 @@ class HandoffOfRanks : public ::testing::Test {
     for (std::size_t r = 0; r < kRanks; ++r) lay_out(r);
   }
 
-  // The second mailbox is broken.
+  // Marks the second mailbox as broken.
   void make_state() {
     state_ = std::move(ranks_[0].end->allocate_words(sizeof(HandoffState), "test")).value();
     HandoffState state{};
@@ -146,7 +145,7 @@ class HandoffOfRanks : public ::testing::Test {
         column += kOut[m];
       }
     }
-    for (std::size_t g = kGroups; g < kMaxGroups; ++g) {  // no turn's
+    for (std::size_t g = kGroups; g < kMaxGroups; ++g) {  // beyond the step's groups
       words.groups[g] = {1 << 20, 77, 1 << 20, kGeneration, ~0ULL};
       words.tickets[g] = static_cast<std::uint32_t>(Ticket::cpu_xa);
     }
@@ -157,7 +156,7 @@ class HandoffOfRanks : public ::testing::Test {
     }
   }
 
-  // The next turn, of the first `num_groups`, and x go to the devices.
+  // Copies the next turn, with the first `num_groups` groups, and x to the devices.
   void next_turn(std::size_t num_groups, bool is_part) {
     num_groups_ = num_groups;
     HandoffTurn turn;
@@ -194,7 +193,7 @@ class HandoffOfRanks : public ::testing::Test {
     args.max_groups = kMaxGroups;
     args.max_count = 3;
     args.tickets = words->tickets;
-    args.state = reinterpret_cast<HandoffState*>(state_.data());  // one of all
+    args.state = reinterpret_cast<HandoffState*>(state_.data());  // shared by all ranks
     args.communicator = ranks_[r].end.get();
     for (std::int32_t m = 0; m < 2; ++m) {
       Mail& box = mail(m);
@@ -243,7 +242,7 @@ class HandoffOfRanks : public ::testing::Test {
     ranks_[r].stream->accept(accept(r, offered));
   }
 
-  // The worker of all groups: what it finds in the mailbox when a doorbell rings must be all ranks'
+  // The worker of all groups: when a doorbell rings, the mailbox must contain all ranks' columns of
   // x.
   void work(bool is_part) {
     const SteadyClock clock;
@@ -293,7 +292,7 @@ class HandoffOfRanks : public ::testing::Test {
     return sum;
   }
 
-  // What the devices and the mailboxes hold after a turn.
+  // Checks the contents of the devices and the mailboxes after an accept.
   void judge(bool is_part, const std::string& what) {
     for (std::size_t r = 0; r < kRanks; ++r) {
       auto got = std::make_unique<Words>();
@@ -332,11 +331,12 @@ class HandoffOfRanks : public ::testing::Test {
   Buffer mail_memory_;
   Buffer state_;
   std::int32_t rows_ = 0;
-  std::size_t num_groups_ = kGroups;  // of the turn
+  std::size_t num_groups_ = kGroups;  // of the current turn
   std::uint64_t sequence_ = 0;
 };
 
-// x whole on every rank, and y by columns; then x by columns, and y a sum that one rank adds.
+// First x whole on every rank, and y split by columns; then x split by columns, and y a sum to
+// which rank 0 adds.
 TEST_F(HandoffOfRanks, GiveTheSameTicketsAndShareOutTheAnswers) {
   for (int round = 0; round < 8; ++round) {
     const bool is_part = round % 2 == 1;
@@ -352,7 +352,7 @@ TEST_F(HandoffOfRanks, GiveTheSameTicketsAndShareOutTheAnswers) {
 TEST_F(HandoffOfRanks, ServeAllTurnsByOneRecordingEach) {
   std::array<std::array<std::unique_ptr<Graph>, 2>, kRanks> recordings;
   for (const bool is_part : {false, true}) {
-    next_turn(kGroups, is_part);  // kernels are loaded at their first use
+    next_turn(kGroups, is_part);  // loads kernels, which happens at their first use
     std::thread worker([&] { work(is_part); });
     for (std::size_t r = 0; r < kRanks; ++r) enqueue(r, is_part);
     worker.join();

@@ -76,7 +76,7 @@ void HandoffTest::describe(Stage& s) {
   describe_groups(s);
   const std::size_t most = s.groups.size();
   s.live.assign(s.segments.size(), {-5, -5, -5});
-  s.tickets.assign(most, static_cast<std::uint32_t>(Ticket::cpu_xa));  // of a step before
+  s.tickets.assign(most, static_cast<std::uint32_t>(Ticket::cpu_xa));  // an earlier step's
   std::fill_n(s.tickets.begin(), scene.groups.size(), 99);
   s.timed_out.assign(most, 0);
   s.state = {};
@@ -86,7 +86,7 @@ void HandoffTest::describe(Stage& s) {
 
 void HandoffTest::describe_segments(Stage& s) {
   const TestScene& scene = s.scene;
-  // The warm segment first, the groups' behind, in another order than their slots'.
+  // The warm segment comes first, then the groups' segments, in another order than their slots.
   s.segments = {{static_cast<std::int32_t>(scene.groups.size()), 0, scene.warm_rows}};
   std::int32_t first = scene.warm_rows;
   for (std::size_t g = scene.groups.size(); g-- > 0;) {
@@ -121,7 +121,7 @@ void HandoffTest::describe_groups(Stage& s) {
     for (std::size_t m = 0; m < modules; ++m) {
       if (group.ranks[m] > 0) s.turn.adapted[m] |= bit;
     }
-    // What is not there holds an earlier generation's value, or a later one's.
+    // Missing parts hold an earlier generation's value, or a later one's.
     std::uint32_t* ready = s.ready.data() + g * kReadyStride + kReadyOffset;
     ready[0] = group.a_ready ? kGeneration : kGeneration - 1;
     ready[1] = group.b_ready ? kGeneration : static_cast<std::uint32_t>(pick(0, 6));

@@ -1,5 +1,5 @@
-// The stage of the handoff's tests: a step's projection on the device and on its twin, with workers
-// of the test's own that obey the doorbells.
+// The stage of the handoff's tests: a step's projection on the device and on its host twin, with
+// workers that the test runs itself and that obey the doorbells.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ namespace tandem {
 
 using TestClock = std::chrono::steady_clock;
 
-constexpr std::uint32_t kLongDeadlineUs = 30'000'000;  // a deadline that no machine misses, us
+constexpr std::uint32_t kLongDeadlineUs = 30'000'000;  // in us; no machine misses it
 constexpr std::int64_t kDoorbellStride = 8;
 constexpr std::int64_t kWorkerSlotStride = 80;
 constexpr int kWorkerSlots = 64;
@@ -26,12 +26,12 @@ enum class TestAnswer {
   right,
   never,
   by_all_but_one,
-  with_garbage,  // in place of the sequence
+  with_garbage,  // instead of the sequence
 };
 
 struct TestGroup {
   std::int32_t count = 1;
-  std::vector<std::int32_t> ranks;  // of the modules
+  std::vector<std::int32_t> ranks;  // by module
   std::int32_t mailbox = 0;
   std::uint64_t workers = 1;
   bool cpu = true;
@@ -48,12 +48,12 @@ struct TestScene {
   std::int64_t in = 40;
   std::vector<std::int64_t> outputs{24};
   std::vector<TestGroup> groups;
-  std::int32_t warm_rows = 3;        // of an adapter that is resident and no group
+  std::int32_t warm_rows = 3;        // of a resident adapter, in no group
   std::int32_t other_rows = 2;       // of no adapter
-  std::int32_t shift = 0;            // > 0: weights in chunks
-  std::vector<std::int32_t> broken;  // mailboxes, before the offer
-  // Bounds that the arguments give, where they are more than what there is. Beyond the groups the
-  // device's arrays then hold what must not be used.
+  std::int32_t shift = 0;            // > 0: weights lie in chunks
+  std::vector<std::int32_t> broken;  // before the offer
+  // Bounds in the arguments, if larger than the actual numbers. The device's arrays then hold
+  // garbage beyond the groups, which must not be used.
   std::int32_t max_groups = 0;
   std::int32_t max_count = 0;
   std::int32_t max_rank = 0;
@@ -62,7 +62,7 @@ struct TestScene {
   bool is_bounded() const { return max_groups > 0; }
 };
 
-// The areas of one mailbox in memory that both sides see, y and v full of NaN.
+// One mailbox's areas, in memory that both sides see; y and v are full of NaN.
 class TestMail {
  public:
   TestMail(Device& device, DType dtype, std::int64_t rows, std::int64_t in, std::int64_t out,
@@ -90,7 +90,7 @@ class TestMail {
     forget();
   }
 
-  // Overwrites the data of a handover, x, y and v, but no doorbells and no words.
+  // Overwrites the data of a handover (x, y and v), but not the doorbells and words.
   void forget() const {
     std::memset(view_.x, 0xFF,
                 static_cast<std::size_t>(memory_.data() + memory_.bytes() - view_.x));
@@ -140,10 +140,10 @@ class HandoffTest : public LoraTest {
     std::vector<LoraSegment> segments;
     std::vector<ColdGroup> groups;
     HandoffTurn turn;
-    std::int32_t widest = 1;                // v of any group
-    std::vector<std::int32_t> mailed_rows;  // of the mailboxes
+    std::int32_t widest = 1;                // the widest v of all groups
+    std::vector<std::int32_t> mailed_rows;  // rows in each mailbox
     std::vector<TestMail> mails;
-    OfferArgs offer;  // of the device; the twin's differ in addresses
+    OfferArgs offer;  // for the device; the twin's differ in addresses
     LoraArgs lora;
     AcceptArgs accept;
     std::uint64_t sequence = 0;
@@ -158,12 +158,12 @@ class HandoffTest : public LoraTest {
     std::optional<TestArray<std::uint32_t>> d_ready, d_tickets, d_timed_out;
     std::optional<TestArray<HandoffState>> d_state;
 
-    // The twin's own.
+    // Used by the host twin only.
     std::vector<TestMail> twin_mails;
     std::vector<LoraSegment> live;
     std::vector<std::uint32_t> ready, tickets, timed_out;
     HandoffState state{};
-    // Rows as the worker found them when the doorbell rang.
+    // The rows that the worker found when the doorbell rang.
     std::vector<std::vector<std::byte>> seen;
   };
 
@@ -171,37 +171,37 @@ class HandoffTest : public LoraTest {
   static constexpr std::int64_t kReadyOffset = 4;
 
   void lay_out(Stage& s);
-  // Another scene with the same bounds and as many rows, between jobs: in the same memory, so that
-  // recordings of the stage's jobs hold for it.
+  // Switches between jobs to another scene with the same bounds and number of rows, in the same
+  // memory, so that recordings of the stage's jobs stay valid.
   void change(Stage& s, TestScene scene);
-  // All that follows from the scene, in host memory.
+  // Derives everything in host memory from the scene.
   void describe(Stage& s);
   void describe_segments(Stage& s);
   void describe_groups(Stage& s);
   static void fill_args(Stage& s);
   static void place(const TestScene& scene, const TensorView& whole, TensorView* out);
-  // The workers of all groups, on a thread of their own: obeys each doorbell once it rings for the
-  // stage's sequence, then ends.
+  // Runs the workers of all groups, on a thread of its own: obeys each doorbell once it rings for
+  // the stage's sequence, then ends.
   static void work(Stage& s);
   static void compute(Stage& s, std::size_t g, Ticket ticket);
   static void write_y(const Stage& s, std::size_t g, const TensorView& x, std::byte* y);
   static void write_v(const Stage& s, std::size_t g, const TensorView& x, float* v);
-  // The next job's turn goes to the device. Its sequence is above that of every job before it on
-  // the stream, those of other stages included: to a sequence that comes again, what was said of
-  // the first still holds (gpu/cuda/handoff/answers.cuh).
+  // Copies the next job's turn to the device. Its sequence is above that of every earlier job on
+  // the stream, including those of other stages: if a sequence came again, words about the first
+  // one would still be valid (gpu/cuda/handoff/answers.cuh).
   void next_turn(Stage& s);
   void enqueue(const Stage& s);
-  // The step's projection on the device. `apart`: the accept is enqueued when the workers have said
-  // all that they will, so a deadline of nothing is as good as a long one.
+  // Runs the step's projection on the device. `apart`: the accept is enqueued when the workers have
+  // given all their answers, so that even a deadline of zero is long enough.
   void run(Stage& s, bool apart);
-  // The same by launching a recording of enqueue().
+  // Likewise, by launching a recording of enqueue().
   void run(Stage& s, Graph& recording);
-  // The same on the twin, which reads the answers that the workers gave, and all compared.
+  // Runs the host twin, which reads the workers' answers, and compares everything.
   void judge(Stage& s, const std::string& what);
   static void judge_mail(Stage& s, std::size_t g, const std::string& what);
   void check(TestScene scene, bool apart, const std::string& what);
 
-  std::uint64_t last_sequence_ = 0;  // of the stream's jobs
+  std::uint64_t last_sequence_ = 0;  // of the jobs on the stream
 };
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// Offer and accept against their twins.
+// Offer and accept compared with their host twins.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 class Handoff : public HandoffTest {
  protected:
-  // All but its rows.
+  // A random group without rows.
   TestGroup any_group(std::size_t modules, std::int64_t mailboxes) {
     TestGroup group;
     for (std::size_t m = 0; m < modules; ++m) {
@@ -31,7 +31,7 @@ class Handoff : public HandoffTest {
     return group;
   }
 
-  // The next job starts from the device's result: each rounds once.
+  // The next job starts from the device's result, because each side rounds once.
   void take_over_result(Stage& stage) {
     const std::vector<std::byte> result = stage.out->download(*stream_);
     std::memcpy(stage.out->host().data, result.data(), result.size() - 1);
@@ -39,7 +39,7 @@ class Handoff : public HandoffTest {
 };
 
 TEST_F(Handoff, DecidesTicketsFromMasksReadyWordsAndBrokenMailboxes) {
-  // What each ticket must be, by (cpu, xa, A is there, B is there), where the mailbox is whole.
+  // The ticket that must follow from (cpu, xa, A is there, B is there), and a broken mailbox.
   const auto want = [](bool cpu, bool xa, bool a, bool b, bool broken) {
     if ((!cpu && !xa) || (a && b)) return Ticket::gpu;
     if (broken) return Ticket::voided;
@@ -85,7 +85,8 @@ TEST_F(Handoff, AddsWhatTheWorkersAnswerInEveryDtype) {
   }
 }
 
-// Its columns of y hold NaN, and the device's table holds garbage where nothing has arrived.
+// A missing module's columns of y hold NaN, and the device's table holds garbage until the load
+// arrives.
 TEST_F(Handoff, ReadsNothingForModulesThatAnAdapterDoesNotHave) {
   for (const bool xa : {false, true}) {
     TestScene scene;
@@ -108,7 +109,7 @@ TEST_F(Handoff, FindsBInTheChunksOfAPool) {
   }
 }
 
-// Rows of an adapter are in place, all of them, when its doorbell rings; the workers look at once.
+// All rows of an adapter must be in place when its doorbell rings; the workers look at once.
 TEST_F(Handoff, RingsADoorbellWhenTheRowsAreThere) {
   for (int round = 0; round < 20; ++round) {
     TestScene scene;
@@ -163,8 +164,8 @@ TEST_F(Handoff, GivesUpAtTheDeadlineAndOnlyThen) {
   judge(stage, "deadline");
 }
 
-// A mailbox that a deadline broke: later offers go to nobody, and nobody is waited for, until the
-// word is zeroed. The other mailbox goes on.
+// After a deadline has broken a mailbox, later offers to it are voided without a wait until the
+// word is zeroed. The other mailbox continues.
 TEST_F(Handoff, OffersNothingToABrokenMailboxUntilItIsMended) {
   Stage stage;
   stage.scene.groups = {{3, {4}, 0}, {3, {4}, 1}};
@@ -182,7 +183,7 @@ TEST_F(Handoff, OffersNothingToABrokenMailboxUntilItIsMended) {
                                           static_cast<std::uint32_t>(Ticket::cpu)}));
     judge(stage, "a job after it");
   }
-  // A ticket from before the mailbox broke is not waited for either.
+  // A ticket given before the mailbox broke is not waited for either.
   const auto cpu = static_cast<std::uint32_t>(Ticket::cpu);
   next_turn(stage);
   std::thread workers([&] { work(stage); });
@@ -203,7 +204,7 @@ TEST_F(Handoff, OffersNothingToABrokenMailboxUntilItIsMended) {
   EXPECT_EQ(stage.d_timed_out->download(*stream_), (std::vector<std::uint32_t>{0, 0}));
 }
 
-// Nobody computes it and no mailbox is to blame.
+// Nobody computes such a group, and no mailbox breaks.
 TEST_F(Handoff, TimedOutAGroupThatMayOnlyHaveItsBMissing) {
   Stage stage;
   stage.scene.groups = {{3, {4}}, {2, {4}}};
@@ -263,7 +264,7 @@ TEST_F(Handoff, EqualsItsTwinOnRandomScenes) {
   }
 }
 
-// Launches go by bounds; beyond the turn's groups lies what may be neither used nor written.
+// Launches use the bounds; data beyond the step's groups may be neither used nor written.
 TEST_F(Handoff, TouchesNothingBeyondATurnsGroups) {
   for (const bool xa : {false, true}) {
     for (const std::int32_t max_groups : {8, kMaxColdGroups}) {
@@ -307,7 +308,7 @@ TEST_F(Handoff, ServesAllTurnsByOneRecording) {
     Stage stage;
     stage.scene = any_scene();
     lay_out(stage);
-    run(stage, false);  // kernels are loaded at their first use
+    run(stage, false);  // loads kernels, which happens at their first use
     judge(stage, "before the recording");
     ASSERT_TRUE(stream_->begin_recording().ok());
     enqueue(stage);
@@ -316,7 +317,7 @@ TEST_F(Handoff, ServesAllTurnsByOneRecording) {
     for (int round = 0; round < 20; ++round) {
       change(stage, any_scene());
       for (int job = 0; job < 2; ++job) {
-        if (round % 5 == 4) {  // in between, jobs that are enqueued
+        if (round % 5 == 4) {  // in between, jobs that are not recorded
           run(stage, false);
         } else {
           run(stage, **recording);
@@ -329,7 +330,7 @@ TEST_F(Handoff, ServesAllTurnsByOneRecording) {
   }
 }
 
-// A load on a stream of its own: whichever offer finds its words set also finds its weights.
+// A load on another stream: an offer that finds its words set must also find its weights.
 TEST_F(Handoff, FindsTheWeightsThatTheReadyWordsTellOf) {
   const auto load = std::move(device_->create_stream("load")).value();
   Stage stage;
@@ -338,7 +339,7 @@ TEST_F(Handoff, FindsTheWeightsThatTheReadyWordsTellOf) {
   stage.scene.outputs = {48};
   stage.scene.warm_rows = 0;
   stage.scene.groups = {{4, {16}}};
-  // Until the words are there the ticket is void, and the rows stay as they are.
+  // Until the words are set the ticket is voided, and the rows stay unchanged.
   stage.scene.groups[0].cpu = false;
   stage.scene.groups[0].xa = true;
   lay_out(stage);

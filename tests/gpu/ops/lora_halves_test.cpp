@@ -1,5 +1,5 @@
-// The two halves of the LoRA operation: what devices that share a model compute before and after
-// they tell each other v. Here one device computes every rank's part.
+// The two halves of the LoRA operation, which devices that share a model compute before and after
+// exchanging v. Here one device computes every rank's part.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,14 +12,14 @@
 namespace tandem {
 namespace {
 
-// Float sums of up to 4096 products, in another order.
+// For float sums of up to 4096 products in another order.
 constexpr Tolerance kOfV{1e-4, 1e-4};
 
 struct HalvesCase {
   DType dtype = DType::bf16;
   DType out_dtype = DType::bf16;
   std::int64_t in = 0;
-  std::vector<std::int64_t> outputs;             // columns that the operation adds to
+  std::vector<std::int64_t> outputs;             // columns to which the operation adds
   std::vector<std::vector<std::int32_t>> ranks;  // [slot][module]
   std::vector<std::int32_t> counts;              // rows of segment i, which uses slot i % slots
   std::int32_t shares = 1;
@@ -77,7 +77,7 @@ class LoraHalves : public LoraTest {
       }
     };
 
-    // What nobody has to write is NaN, and stays so for who reads it.
+    // Elements that nobody has to write are NaN, to detect reads of them.
     const std::int64_t part_width = std::int64_t{modules} * lora_share(args.max_rank, c.shares);
     TestTensor gathered = tensor(DType::f32, {t, c.shares * part_width});
     auto* const all_v = static_cast<float*>(gathered.host().data);
@@ -130,7 +130,7 @@ class LoraHalves : public LoraTest {
   }
 };
 
-// The twin's halves are its whole: so all that they judge is.
+// The twin's halves must equal its whole operation, since they judge the others.
 TEST_F(LoraHalves, OfTheTwinMakeTheWhole) {
   const DType f32 = DType::f32;
   Weights weights;
@@ -170,7 +170,7 @@ TEST_F(LoraHalves, OfTheTwinMakeTheWhole) {
   }
   args.part = LoraPart::expand;
   args.v = TensorView(all.data(), f32, {4, 3 * width});
-  // The columns of each module in two launches, as two devices may have them.
+  // Each module's columns in two launches, as two devices would have them.
   for (const std::int32_t from : {0, 8}) {
     args.first_column = from;
     args.out[0] = twice.host().slice_cols(from, from == 0 ? 8 : 32);
@@ -216,7 +216,7 @@ TEST_F(LoraHalves, ServeManyAdaptersAndModulesAtOnce) {
   }
 }
 
-// As of the row-parallel products: the sum is whole, the columns are some of them.
+// As in row-parallel products: the sum is complete, but for only some of the columns.
 TEST_F(LoraHalves, AddToColumnsFromAnyOn) {
   for (const DType dtype : kDtypes) {
     for (const std::int32_t first : {8, 13, 96}) {
@@ -226,7 +226,7 @@ TEST_F(LoraHalves, AddToColumnsFromAnyOn) {
   }
 }
 
-// As in a recorded step: ranks have a bound, and every adapter a row.
+// As in a recorded step: only a bound on the ranks is known, and every adapter has a row.
 TEST_F(LoraHalves, TakeABoundOnTheRank) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const std::int32_t shares : {2, 4}) {
@@ -254,7 +254,7 @@ TEST_F(LoraHalves, TakeABoundOnTheRank) {
   }
 }
 
-// Shapes that a GPU cuts over many blocks, and over few.
+// Shapes that a GPU splits over many blocks, and over few.
 TEST_F(LoraHalves, CutLargeShapesWithoutSeams) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     check({dtype, dtype, 4096, {1024, 264}, {{64, 8}, {16, 200}}, {1, 2}, 2});

@@ -10,7 +10,7 @@ namespace {
 
 class Lora : public LoraTest {
  protected:
-  // ranks[slot][module]; counts[i] rows of segment i, which uses slot i % slots. shift > 0: the
+  // ranks[slot][module]; counts[i] rows of segment i, which uses slot i % slots. With shift > 0 the
   // weights lie in chunks of 2^shift bytes.
   void check(DType dtype, DType out_dtype, std::int64_t t, std::int64_t in,
              const std::vector<std::int64_t>& outputs,
@@ -27,7 +27,7 @@ class Lora : public LoraTest {
     std::vector<LoraSegment> segments;
     std::int32_t used = 0;
     for (std::size_t i = 0; i < counts.size(); ++i) {
-      // Whatever an empty segment's slot says, it is not read.
+      // An empty segment's slot must not be read, whatever its value.
       const bool empty = counts[i] == 0 && pick(0, 1) == 0;
       segments.push_back(
           {empty ? -1 : static_cast<std::int32_t>(i % ranks.size()), used, counts[i]});
@@ -110,7 +110,7 @@ TEST_F(Lora, MatchesTheTwinForRandomMixes) {
   }
 }
 
-// Rows of A and of B lie across chunks here: 2^12 bytes are 5 rows of 384 bf16 and a part.
+// Rows of A and of B cross chunk borders here: 2^12 bytes are 5 rows of 384 bf16 and a part.
 TEST_F(Lora, GathersWeightsFromShuffledChunks) {
   for (const DType dtype : kDtypes) {
     check(dtype, dtype, 9, 384, {200, 72, 64}, {{64, 8, 16}, {0, 40, 1}, {128, 0, 24}},
@@ -145,7 +145,7 @@ TEST_F(Lora, GathersRanksFromOneTo512InRandomMixes) {
   }
 }
 
-// Shapes that a GPU cuts over many blocks: long dot products, wide outputs, long segments.
+// Shapes that a GPU splits over many blocks: long dot products, wide outputs, long segments.
 TEST_F(Lora, CutsLargeShapesWithoutSeams) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     check(dtype, dtype, 3, 4096, {1024, 264}, {{64, 8}, {16, 200}}, {1, 2});
@@ -156,8 +156,8 @@ TEST_F(Lora, CutsLargeShapesWithoutSeams) {
   }
 }
 
-// So many tiles that each has few blocks: their warps go on from columns to columns, and load what
-// the next ones hold while they store the last.
+// There are so many tiles that each gets few blocks: their warps process columns in sequence, and
+// load y for the next ones while they store the last.
 TEST_F(Lora, AddsToManyColumnsOfManySegments) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const std::int64_t out : {4104, 1992}) {
@@ -169,7 +169,7 @@ TEST_F(Lora, AddsToManyColumnsOfManySegments) {
   }
 }
 
-// Prompts: long segments beside short ones, whose last tiles are full, almost full or one row.
+// Prompts: long and short segments, whose last tiles are full, almost full or one row.
 TEST_F(Lora, TakesLongSegmentsOfEveryLength) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const std::int32_t count : {64, 65, 127, 128, 255, 1000}) {

@@ -44,7 +44,7 @@ void LoraTest::scatter_weights(DType dtype, std::size_t modules, std::int32_t sh
   }
   const std::size_t chunk = std::size_t{1} << shift;
   std::size_t most = 1;
-  std::size_t total = 2;  // chunks that nobody owns
+  std::size_t total = 2;  // includes chunks of no slot
   for (const auto& run : runs) {
     const std::size_t chunks = (run.size() + chunk - 1) / chunk;
     most = std::max(most, chunks);

@@ -1,4 +1,4 @@
-// Weights of many adapters for the tests of operations that read them.
+// Weights of many adapters, for tests of operations that read them.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class LoraTest : public OpsTest {
     return reinterpret_cast<std::uint64_t>(view.data);
   }
 
-  // The weights of all slots: each matrix in memory of its own, or each slot's matrices one after
+  // The weights of all slots: each matrix in its own memory, or each slot's matrices one after
   // another, cut into chunks that lie anywhere in a pool.
   struct Weights {
     std::deque<TestTensor> tensors;
@@ -33,7 +33,7 @@ class LoraTest : public OpsTest {
   // ranks[slot][module] of modules [outputs[module], in]; appends to what is there.
   void make_weights(DType dtype, std::int64_t in, const std::vector<std::int64_t>& outputs,
                     const std::vector<std::vector<std::int32_t>>& ranks, Weights& weights);
-  // Moves what make_weights made into chunks of 2^shift bytes. What no matrix fills is NaN.
+  // Moves the weights from make_weights into chunks of 2^shift bytes. Unused bytes are NaN.
   void scatter_weights(DType dtype, std::size_t modules, std::int32_t shift, Weights& weights);
 };
 

@@ -1,6 +1,6 @@
-// What every operation's test needs: the device under test, tensors filled at random, and the
-// comparison with the twin. The device comes from make_test_device(), which each device's own
-// test program defines, so one suite judges them all.
+// The parts that every operation's test needs: the device under test, tensors filled at random, and
+// the comparison with the host twin. The device comes from make_test_device(), which each device's
+// test program defines, so that one suite tests them all.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,10 +17,10 @@
 
 namespace tandem {
 
-// A GPU: that of the rank's number, counted round where there are fewer.
+// On GPUs: the GPU with the rank's number, modulo the number of GPUs.
 std::unique_ptr<Device> make_test_device(int rank = 0);
 
-// A dense tensor in host memory and its copy on the device, which may lie with wider rows.
+// A dense tensor in host memory and its copy on the device, whose rows may be further apart.
 class TestTensor {
  public:
   TestTensor(Device& device, DType dtype, std::initializer_list<std::int64_t> dims,
@@ -51,7 +51,7 @@ class TestArray {
     stream.copy_to_device(buffer_.data(), values_.data(), values_.size() * sizeof(T));
     EXPECT_TRUE(stream.synchronize().ok());
   }
-  // Others, as many.
+  // Replaces the values by as many others.
   void set(Stream& stream, std::vector<T> values) {
     ASSERT_EQ(values.size(), values_.size());
     values_ = std::move(values);
@@ -73,7 +73,7 @@ class TestArray {
   Buffer buffer_;
 };
 
-// Of rows [q, k, v], as one product leaves them.
+// For rows [q, k, v], as one product stores them.
 RopeAppendArgs append_of(const TensorView& qkv, std::int64_t heads, std::int64_t kv_heads,
                          const TensorView& cos_sin, const std::int32_t* positions,
                          const std::int32_t* slots, const KvLayer& cache);
@@ -82,7 +82,7 @@ class OpsTest : public testing::Test {
  protected:
   OpsTest();
 
-  // Compares what the device holds with tensor.host(), the twin's result.
+  // Compares the device's contents with tensor.host(), the twin's result.
   void expect_same(const TestTensor& tensor, const std::string& what);
   void expect_same(const TestTensor& tensor, const std::string& what, Tolerance tolerance);
   std::int64_t pick(std::int64_t low, std::int64_t high) {

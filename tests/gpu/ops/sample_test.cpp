@@ -11,7 +11,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Tokens counted together: how often one of them was drawn, and how often it is on average.
+// Tokens that are counted together: how often they were drawn, and the expected number.
 struct Cell {
   int count = 0;
   double want = 0;
@@ -21,23 +21,23 @@ double divergence(double count, double want) {
   return count > 0 ? count * std::log(count / want) : 0;
 }
 
-// That counts are a draw from what is wanted. Each of the two bounds holds for any number of draws,
-// however few a cell has, and right counts break it once in 1e9 times at most: the tests' seeds are
-// new in every run.
+// Expects that counts are a draw from the wanted distribution. Both bounds hold for any number of
+// draws, however few a cell has, and correct counts violate them at most once in 1e9 runs: the
+// tests' seeds are new in every run.
 void expect_drawn(const std::vector<Cell>& cells, int draws, const std::string& what) {
-  constexpr double kMostLog = -20.7;  // of 1e-9
+  constexpr double kMostLog = -20.7;  // the logarithm of 1e-9
   double all = 0;
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const auto [count, want] = cells[i];
     all += divergence(count, want);
-    // Chernoff's bound of a binomial's two tails, for every cell.
+    // Chernoff's bound for a binomial's two tails, for every cell.
     const double others = std::max(draws - want, 1e-9);
     const double one = divergence(count, want) + divergence(draws - count, others);
     EXPECT_GT(std::log(2.0 * static_cast<double>(cells.size())) - one, kMostLog)
         << what << ": " << count << " of cell " << i << ", " << want << " are wanted";
   }
-  // That of the relative entropy t of all counts (R. Agrawal, "Finite-Sample Concentration of the
-  // Multinomial in Relative Entropy", 2020): P(>= t) <= exp(-t) (e t / f)^f for t > f.
+  // The bound on the relative entropy t of all counts (R. Agrawal, "Finite-Sample Concentration of
+  // the Multinomial in Relative Entropy", 2020): P(>= t) <= exp(-t) (e t / f)^f for t > f.
   const double freedom = std::max(static_cast<double>(cells.size()) - 1, 1.0);
   if (all <= freedom) return;
   EXPECT_GT(freedom * (1 + std::log(all / freedom)) - all, kMostLog)
@@ -83,7 +83,7 @@ class Sample : public OpsTest {
     return logits;
   }
 
-  // Plainly: -infinity for each token whose bit is not set.
+  // The simplest implementation: -infinity for each token whose bit is not set.
   static std::vector<float> masked(std::vector<float> logits, const SampleRow& row,
                                    const std::vector<std::uint32_t>& masks) {
     if (row.mask < 0) return logits;
@@ -95,7 +95,7 @@ class Sample : public OpsTest {
     return logits;
   }
 
-  // Draws many times and compares the counts with the twin's probabilities.
+  // Draws many times and compares the counts with the host twin's probabilities.
   void check_distribution(const std::string& what, const std::vector<float>& logits, SampleRow row,
                           const std::vector<std::int32_t>& history = {},
                           const std::vector<TokenBias>& biases = {},
@@ -119,7 +119,7 @@ class Sample : public OpsTest {
       ++counts[static_cast<std::size_t>(token.token)];
     }
     std::vector<Cell> cells;
-    Cell rest;  // of all that are drawn too rarely to be judged alone
+    Cell rest;  // all tokens that are drawn too rarely to be judged alone
     for (std::size_t i = 0; i < counts.size(); ++i) {
       if (expected[i] == 0) {
         EXPECT_EQ(counts[i], 0) << what << ": token " << i << " was cut";
@@ -266,7 +266,7 @@ TEST_F(Sample, ReportsLogProbabilitiesOfTheRawLogits) {
 TEST_F(Sample, ReportsTheBestOfALargeVocabularyInOrder) {
   const auto logits = random_logits(50'000, 3);
   SampleRow row;
-  row.num_logprobs = 100;  // more than there is room for
+  row.num_logprobs = 100;  // more than there are places
   const SampledToken out = run(logits, {row})[0];
   ASSERT_EQ(out.num_top, SampledToken::kMaxLogprobs);
   std::vector<std::int32_t> order(logits.size());

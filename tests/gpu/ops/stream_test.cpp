@@ -1,4 +1,4 @@
-// Order within and across streams, over the device interface.
+// The order of operations within and across streams, through the device interface.
 #include <atomic>
 #include <latch>
 #include <thread>
@@ -84,7 +84,7 @@ TEST_F(Streams, WaitForEventsOfOtherStreams) {
   const auto loaded = device_->create_event();
   const auto read = device_->create_event();
   for (std::uint32_t round = 1; round <= 30; ++round) {
-    read->synchronize();  // source may change again
+    read->synchronize();  // `source` may change again afterwards
     std::fill(source.begin(), source.end(), round);
     load->wait(*read);
     load->copy_to_device(device.data(), source.data(), device.bytes());

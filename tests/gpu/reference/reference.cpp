@@ -19,7 +19,7 @@ void* address(const TensorView& view, std::int64_t i, std::int64_t j, std::int64
          offset * static_cast<std::int64_t>(size_of(view.dtype));
 }
 
-// [rows, cols] of a matrix that starts at `start` (see LoraPages), as float.
+// A matrix [rows, cols] that starts at `start` (see LoraPages), as float.
 std::vector<float> weights(const LoraPages& pages, DType dtype, std::int32_t slot,
                            std::uint64_t start, std::int64_t rows, std::int64_t cols,
                            std::int64_t row_stride) {
@@ -48,7 +48,7 @@ std::vector<float> weights(const LoraPages& pages, DType dtype, std::int32_t slo
   return out;
 }
 
-// [kv_heads, page_tokens, d] of K (0) or V (1) of a page.
+// K (0) or V (1) of a page: [kv_heads, page_tokens, d].
 TensorView page_of(const KvLayer& cache, DType dtype, std::int64_t page, int which,
                    std::int64_t heads, std::int64_t d) {
   const std::int64_t offset = page * cache.page_stride + which * heads * cache.page_tokens * d;
@@ -57,7 +57,7 @@ TensorView page_of(const KvLayer& cache, DType dtype, std::int64_t page, int whi
           {heads, cache.page_tokens, d}};
 }
 
-// The elements of the last dimension, which are dense.
+// The elements of the last dimension, which is dense.
 std::vector<float> row_at(const TensorView& view, std::int64_t i, std::int64_t j = 0) {
   std::vector<float> row(static_cast<std::size_t>(view.cols()));
   convert(view.dtype, address(view, i, view.rank > 2 ? j : 0, 0), DType::f32, row.data(),
@@ -133,7 +133,7 @@ void rope_append(const RopeAppendArgs& args) {
   const std::int64_t heads = args.k.dim[1];
   const std::int64_t d = args.k.cols();
   for (std::int64_t t = 0; t < args.k.rows(); ++t) {
-    // to(value, i): where one of the two turned values of a pair goes.
+    // Calls to(value, i) with each rotated value of a pair and its index.
     const auto turn = [&](const TensorView& x, std::int64_t h, auto&& to) {
       for (std::int64_t i = 0; i < d / 2; ++i) {
         const float cos = at(args.cos_sin, args.positions[t], 0, i);
@@ -166,7 +166,7 @@ void attention(const AttentionArgs& args) {
   const std::int64_t page_tokens = args.cache.page_tokens;
   for (std::int32_t s = 0; s < args.num_sequences; ++s) {
     const AttentionSequence& sequence = args.sequences[s];
-    // K (0) or V (1) of one key, as the query head h sees it.
+    // K (0) or V (1) of one key, for query head h.
     const auto row_of_key = [&](std::int64_t key, int which, std::int64_t h) {
       const std::int32_t page = args.page_ids[sequence.pages + key / page_tokens];
       return row_at(page_of(args.cache, args.q.dtype, page, which, args.kv_heads, d), h / group,

@@ -1,5 +1,5 @@
-// The twins of the device operations: plain loops over host memory, float accumulation. They take
-// the same arguments, and check nothing.
+// The host twins of the device operations: plain loops over host memory with float accumulation.
+// They take the same arguments, and check nothing.
 #pragma once
 
 #include "gpu/ops.h"
@@ -16,11 +16,11 @@ void swiglu(const SwigluArgs& args);
 void gather_rows(const GatherRowsArgs& args);
 void lora(const LoraArgs& args);
 void offer(const OfferArgs& args);
-// Waits for nothing: a group that is not answered now has missed its deadline.
+// Does not wait: a group without an answer has missed its deadline.
 void accept(const AcceptArgs& args);
 
 // Token probabilities after every step of SampleRow but the draw, over the row's whole vocabulary;
-// all on one token when the row is greedy. Sorts; for small vocabularies.
+// 1 for a single token if the row is greedy. Sorts, so it is for small vocabularies.
 void probabilities(const float* logits, int vocab, const SampleRow& row,
                    const std::int32_t* history, const TokenBias* biases, double* out);
 

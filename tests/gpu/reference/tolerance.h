@@ -1,4 +1,5 @@
-// How far a device operation may be from its twin: |got - want| <= absolute + relative |want|.
+// The allowed difference between a device operation and its host twin:
+// |got - want| <= absolute + relative |want|.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// The instances of FlashInfer's kernel; a file a dtype, for they take a minute each to compile.
+// The instances of FlashInfer's kernel; one file per dtype, as each takes a minute to compile.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +15,9 @@
 
 namespace tandem::cuda {
 
-// Keys and values come by copies of the generic proxy and are read by products of warpgroups, which
-// are of the async one: PTX asks for a fence between them that FlashInfer leaves out. Here it is
-// behind the wait for the copies.
+// Keys and values arrive by copies of the generic proxy and are read by warpgroup products, which
+// use the async proxy. PTX requires a fence between the two, which FlashInfer leaves out. Here it
+// follows the wait for the copies.
 template <int kStages>
 class FencedPipeline : public cutlass::PipelineAsync<kStages> {
  public:

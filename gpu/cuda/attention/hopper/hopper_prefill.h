@@ -1,5 +1,5 @@
-// Attention of prompts by products of warpgroups: FlashInfer's FlashAttention-3 kernel (Shah et
-// al., 2024) over the paged cache, fed with this project's plan. For compute capability 9.0 alone.
+// Attention of prompts with warpgroup products: FlashInfer's FlashAttention-3 kernel (Shah et al.,
+// 2024) over the paged cache, driven by this project's plan. Requires compute capability 9.0.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,7 +11,7 @@
 
 namespace tandem::cuda {
 
-// One tile: rows tile * hopper_prefill_rows() and on of a sequence, for each query head.
+// One tile, for each query head: hopper_prefill_rows() rows, the tile-th such piece of a sequence.
 struct PromptTile {
   std::int32_t first_row;  // the sequence's first row in q and out
   std::int32_t num_rows;   // as AttentionSequence
@@ -24,15 +24,15 @@ struct HopperPrefillArgs {
   AttentionArgs attention;
   const PromptTile* tiles = nullptr;  // device, [num_tiles], most keys first
   std::int32_t num_tiles = 0;
-  std::int32_t processors = 0;  // the GPU's: a block each
+  std::int32_t processors = 0;  // the GPU's multiprocessors: one block each
 };
 
-// Rows of a sequence in a tile; 0: this build or these heads have no such kernel.
+// Rows of a sequence per tile; 0: this build or this head size has no such kernel.
 std::int32_t hopper_prefill_rows(DType dtype, std::int64_t head_dim);
-// Once, on a GPU of compute capability 9.0, before the first launch.
+// Called once before the first launch, on a GPU of compute capability 9.0.
 Status prepare_hopper_prefill();
-// bf16 or f16, whose rows of q and keys start at multiples of 16 bytes; `out` dense. Enqueues;
-// never allocates or synchronises. Not to be captured: q's address is told to the copy engine.
+// Takes bf16 or f16; rows of q and keys at multiples of 16 bytes; dense `out`. Enqueues; never
+// allocates or synchronises. Must not be captured: the copy engine's descriptor holds q's address.
 Status launch_hopper_prefill(const HopperPrefillArgs& args, cudaStream_t stream);
 
 }  // namespace tandem::cuda

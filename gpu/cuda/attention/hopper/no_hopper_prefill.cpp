@@ -1,4 +1,4 @@
-// What a build without code for sm_90 answers.
+// The functions of Hopper's kernel in a build without code for sm_90.
 #include "gpu/cuda/attention/hopper/hopper_prefill.h"
 
 namespace tandem::cuda {

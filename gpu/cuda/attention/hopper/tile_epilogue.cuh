@@ -1,9 +1,9 @@
-// How a tile's answer leaves FlashInfer's kernel: from the registers of the multiplying threads
-// through shared memory, where the tile's values lay, to `out`.
+// How a tile's result leaves FlashInfer's kernel: from the registers of the multiplying threads
+// through shared memory, where the tile's values were, to `out`.
 //
-// FlashInfer's own (0.6.7) counts a fast warp twice at the barrier between writing and reading
-// shared memory, and lets the next tile's values come when one warp, not all, has read it: seen as
-// zeros in a row under compute-sanitizer, where warps are far apart.
+// FlashInfer's own epilogue (0.6.7) counts a fast warp twice at the barrier between writing and
+// reading shared memory, and admits the next tile's values when one warp, not all, has read it.
+// Under compute-sanitizer, where warps drift far apart, that showed as zeros in a row.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +19,14 @@ template <typename Traits>
 class TileEpilogue : public flashinfer::CollectiveEpilogue<Traits> {
   using Base = flashinfer::CollectiveEpilogue<Traits>;
 
-  // Every multiplying thread has come here, and sees what the others wrote before.
+  // Every multiplying thread arrives here, and then sees the others' earlier writes.
   __device__ static void meet() {
     cutlass::arch::NamedBarrier::sync(Base::NUM_MMA_THREADS,
                                       static_cast<int>(flashinfer::NamedBarriers::kValueEmpty));
   }
 
  public:
-  // Of all multiplying threads, `thread` counting these alone; `answer` as `product` leaves it.
+  // Called by all multiplying threads, which `thread` counts; `product` gives `answer`'s layout.
   template <typename Coord, typename Storage, typename Answer, typename Sums, typename Product>
   __device__ void store(const typename Base::Params& params, const Answer& answer, const Sums&,
                         Storage& storage, Product product, int thread, const Coord& coord) {
@@ -39,13 +39,13 @@ class TileEpilogue : public flashinfer::CollectiveEpilogue<Traits> {
     const auto shared =
         cute::make_tensor(cute::make_smem_ptr(storage.smem_o.data()), typename Base::SmemLayoutO{});
 
-    meet();  // the values were multiplied
+    meet();  // the values have been multiplied
     const auto to_shared = cute::make_tiled_copy_C(typename Base::SmemCopyAtomO{}, product);
     const auto part = to_shared.get_thread_slice(thread);
     const auto rounded = flashinfer::convert_type<Element>(answer);
     auto shared_part = part.partition_D(shared);
     cute::copy(to_shared, part.retile_S(rounded), shared_part);
-    meet();  // the answer is in shared memory
+    meet();  // the result is in shared memory
 
     const auto rows =
         cute::make_tensor(cute::make_gmem_ptr(params.O_ptr + std::int64_t{first_row} *
@@ -65,7 +65,7 @@ class TileEpilogue : public flashinfer::CollectiveEpilogue<Traits> {
       if (cute::get<0>(places(0, i, 0)) >= left) continue;
       cute::copy(to_out, from(cute::_, i, cute::_), to(cute::_, i, cute::_));
     }
-    meet();  // the next tile's values may come
+    meet();  // the next tile's values may arrive
   }
 };
 

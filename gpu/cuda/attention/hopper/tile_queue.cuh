@@ -1,8 +1,8 @@
-// Which tile a block of FlashInfer's kernel computes, and when, in the form that it asks for: its
-// own schedulers read seven arrays of tiles x heads, made by a planner of its own.
+// Assigns tiles to blocks of FlashInfer's kernel, through the interface of its schedulers.
+// FlashInfer's own read seven arrays of tiles x heads, made by a planner of its own.
 //
-// Tiles lie most keys first. Pairs of a tile and a head are dealt to the blocks to and fro, so that
-// who had more in one round has less in the next.
+// Tiles are sorted by keys, most first. Pairs of a tile and a head are dealt to the blocks back and
+// forth, so that a block with more work in one round has less in the next.
 #pragma once
 
 #include <cutlass/fast_math.h>
@@ -30,14 +30,14 @@ class TileQueue {
     bool valid = false;
 
     __device__ bool is_valid(const Params&) const { return valid; }
-    // Tile, query head, KV head, first row, first page id, rows, keys, which sequence (unused).
+    // Tile, query head, KV head, first row, first page id, rows, keys, sequence index (unused).
     __device__ auto get_block_coord(const Params&) const {
       return cute::tuple{tile.tile,  head,          kv_head,     tile.first_row,
                          tile.pages, tile.num_rows, tile.kv_len, 0};
     }
   };
 
-  // What every thread calls first that computes or copies: the kernel is launched with overlap, and
+  // The first call of every thread that computes or copies. The kernel is launched with overlap;
   // tiles, unlike q and the newest keys, were there before the step's first kernel.
   __device__ WorkTileInfo get_initial_work(const Params& params) const {
     const WorkTileInfo work = take(params, 0);
@@ -48,7 +48,7 @@ class TileQueue {
   __device__ WorkTileInfo get_next_work(const Params& params, const WorkTileInfo& current) const {
     return take(params, current.round + 1);
   }
-  // A queue that blocks share would need these.
+  // Only a queue shared by blocks would need these.
   __device__ void init_consumer() const {}
   __device__ void prefetch_next_work(const Params&, WorkTileInfo&) const {}
   __device__ void broadcast_next_work(WorkTileInfo&) const {}
@@ -60,7 +60,7 @@ class TileQueue {
     const int place = round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
     WorkTileInfo work;
     work.round = round;
-    if (place >= params.count) return work;  // a later round has nothing for this block either
+    if (place >= params.count) return work;  // later rounds have nothing for this block either
     int tile = 0;
     params.heads(tile, work.head, place);
     work.kv_head = params.group.divide(work.head);

@@ -1,4 +1,4 @@
-// What the GEMMs for few rows have in common.
+// Shared definitions of the GEMMs for few rows.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@
 
 namespace tandem::cuda {
 
-// What becomes of a product.
+// The epilogue of a GEMM.
 enum class GemmEnd : std::uint8_t {
   store,   // y = x w^T, y += ..., as GemmArgs
-  swiglu,  // y = silu(g) u, where [g | u] = x w^T, each rounded to y's dtype: w has twice y's
-           // columns
+  swiglu,  // y = silu(g) u, where [g | u] = x w^T, each rounded to y's dtype: w has twice as many
+           // rows as y has columns
 };
 
-// f16 or bf16, 1 to `most` rows, in % 64 == 0, 16-byte aligned x rows and w: what the copy engine
-// brings.
+// True for f16 or bf16, 1 to `most` rows, in % 64 == 0, and 16-byte aligned rows of x and w, as the
+// copy engine requires.
 inline bool has_few_rows(const GemmArgs& args, int most) {
   const auto aligned = [](const TensorView& view) {
     return reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0 &&

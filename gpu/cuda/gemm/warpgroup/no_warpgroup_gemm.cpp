@@ -1,4 +1,4 @@
-// What a build without code for sm_90 answers.
+// The functions of this kernel in a build without code for sm_90.
 #include "gpu/cuda/gemm/warpgroup/warpgroup_gemm.h"
 
 namespace tandem::cuda {

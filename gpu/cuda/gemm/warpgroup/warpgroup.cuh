@@ -1,4 +1,4 @@
-// The tensor cores' product of four warps and what clusters of blocks share, as functions; sm_90a.
+// Wrappers of the warpgroup (four-warp) tensor core product and of cluster operations; sm_90a.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -10,17 +10,17 @@
 namespace tandem::cuda {
 
 // A 16-bit operand in shared memory, its inner dimension contiguous: groups of 8 rows, each 1024
-// bytes with the copy engine's 128-byte swizzle, `group_bytes` apart. 16 columns further on is
-// kOperandColumns16 more; other places of the same layout are their distance / 16 more.
+// bytes with the copy engine's 128-byte swizzle, `group_bytes` apart. To move on by 16 columns, add
+// kOperandColumns16; to move to another place of the same layout, add its distance / 16.
 __device__ __forceinline__ std::uint64_t operand(std::uint32_t address, std::uint32_t group_bytes) {
   constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;
   constexpr std::uint64_t kUnused = std::uint64_t{1}
-                                    << 16;  // a stride that swizzles have no use for
+                                    << 16;  // a stride that swizzled layouts do not use
   return kSwizzle128 | std::uint64_t{group_bytes / 16} << 32 | kUnused | address / 16;
 }
 constexpr std::uint64_t kOperandColumns16 = 2;
 
-// Before the first product, and before any that adds to registers which ordinary code wrote.
+// Required before the first product, and before one that adds to registers written by other code.
 __device__ __forceinline__ void warpgroup_begin() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -28,12 +28,12 @@ __device__ __forceinline__ void warpgroup_begin() {
 __device__ __forceinline__ void warpgroup_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// Waits until at most `kPending` batches are unfinished: the others have read their operands.
+// Waits until at most `kPending` batches are unfinished: the earlier ones have read their operands.
 template <int kPending>
 __device__ __forceinline__ void warpgroup_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
-// Keeps the compiler from moving uses of `d` across a wait.
+// Keeps the compiler from moving accesses to `d` across a wait.
 template <int kCount>
 __device__ __forceinline__ void warpgroup_hold(float (&d)[kCount]) {
 #pragma unroll
@@ -79,7 +79,7 @@ __device__ __forceinline__ void warpgroup_hold(float (&d)[kCount]) {
   }
 
 // d [64, n] += a [64, 16] b [n, 16]^T, n = 2 x the size of d, by the four warps of a warpgroup;
-// asynchronous. Of a thread, d[4 j + 2 h + e] is row 16 (warp % 4) + lane / 4 + 8 h, column
+// asynchronous. A thread's d[4 j + 2 h + e] is row 16 (warp % 4) + lane / 4 + 8 h, column
 // 8 j + lane % 4 * 2 + e.
 TANDEM_WGMMA_SHAPE(32, TANDEM_WGMMA_R3, 16, 17, TANDEM_WGMMA_D8(0), TANDEM_WGMMA_D8(8))
 TANDEM_WGMMA_SHAPE(48, TANDEM_WGMMA_R5, 24, 25, TANDEM_WGMMA_D8(0), TANDEM_WGMMA_D8(8),
@@ -99,7 +99,7 @@ TANDEM_WGMMA_SHAPE(128, TANDEM_WGMMA_R15, 64, 65, TANDEM_WGMMA_D8(0), TANDEM_WGM
 #undef TANDEM_WGMMA_R5
 #undef TANDEM_WGMMA_R3
 
-// Waits until kThreads threads of the block, whole warps, have called this.
+// Waits until kThreads threads of the block, in whole warps, have called this.
 template <int kThreads>
 __device__ __forceinline__ void meet() {
   asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
@@ -112,8 +112,8 @@ __device__ __forceinline__ void store_shared(std::uint32_t address, float x, flo
                : "memory");
 }
 
-// 16 bytes to another block's shared memory, counted by a barrier of that block; both are
-// cluster_address()es.
+// Sends 16 bytes to another block's shared memory, counted by a barrier of that block; both
+// addresses come from cluster_address().
 __device__ __forceinline__ void cluster_send(std::uint32_t to, std::uint32_t barrier, float x,
                                              float y, float z, float w) {
   asm volatile(

@@ -1,4 +1,4 @@
-// What becomes of the sums that a thread of the GEMM for 33 to 64 rows holds.
+// Finishes and stores the sums that a thread of the GEMM for 33 to 64 rows holds.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,23 @@
 
 namespace tandem::cuda {
 
-// A thread's results: rows t and t + 8, columns 8 j + {0, 1} from w's row `o`, for the tiles
+// A thread's results: rows t and t + 8, columns 8 j + {0, 1} counted from w's row `o`, for tiles
 // j = n * cluster + rank.
 struct WarpgroupResults {
   int t, o;
-  int columns;  // how many count
+  int columns;  // the number of columns that exist
   int rank;
-  int tiles;             // n below that
-  std::uint32_t own;     // this thread's place in [tiles][128] of 16 bytes, of its own sums
-  std::uint32_t others;  // and of the partner's
+  int tiles;             // n is below this
+  std::uint32_t own;     // this thread's 16 bytes in [tiles][128], in its own sums
+  std::uint32_t others;  // likewise in the partner's sums
   std::uint32_t others_full;
 };
 
-// Tiles whose reads of y are under way together: as many as a block of a cluster has of a product
-// of 4096 columns. Four made kernels a fifth larger.
+// The number of tiles whose reads of y are in flight together: as many as a block of a cluster has
+// in a product of 4096 columns. Four would make kernels a fifth larger.
 constexpr int kWarpgroupBatch = 2;
 
-// What y holds, for the tiles from `first` on.
+// Loads the old values of y for the tiles from `first` on.
 template <typename Y>
 __device__ __forceinline__ void load_y(const WarpgroupParams& p, const WarpgroupResults& results,
                                        int first, float (&held)[kWarpgroupBatch][4]) {
@@ -44,7 +44,7 @@ __device__ __forceinline__ void load_y(const WarpgroupParams& p, const Warpgroup
   }
 }
 
-// Adds sums, bias and what y holds, and stores. `early`: what an f32 y held for the first tiles.
+// Adds sums, bias and y's old values, and stores. `early`: old values of an f32 y, first tiles.
 template <typename Y, typename Element>
 __device__ __forceinline__ void finish_sums(const WarpgroupParams& p,
                                             const WarpgroupResults& results,
@@ -95,7 +95,7 @@ __device__ __forceinline__ void finish_sums(const WarpgroupParams& p,
         Y* const row = to[b] + h * 8 * p.y_stride;
         const Vec<Y, 2> pair{from_float<Y>(v[b][2 * h]), from_float<Y>(v[b][2 * h + 1])};
         if (!counts(results.t + h * 8, column)) continue;
-        if (p.pairs) {  // columns and their end are even
+        if (p.pairs) {  // the columns and their end are even
           *reinterpret_cast<Vec<Y, 2>*>(row) = pair;
         } else {
           row[0] = pair.element[0];
@@ -106,7 +106,7 @@ __device__ __forceinline__ void finish_sums(const WarpgroupParams& p,
   }
 }
 
-// Sums that are stored as they are, in pairs, by a block that has all of them.
+// Stores sums unchanged, in pairs, in a block that has all of them.
 template <typename Element, int kN>
 __device__ __forceinline__ void store_sums(const WarpgroupParams& p,
                                            const WarpgroupResults& results,
@@ -125,9 +125,9 @@ __device__ __forceinline__ void store_sums(const WarpgroupParams& p,
   }
 }
 
-// The end of a product in swiglu: the first warpgroup has gate, the second up. Each takes every
-// second tile, and leaves its part of the others' at `mine`, [tiles][128] of 16 bytes, for the
-// other warpgroup, which has left at `theirs`.
+// The end of a product in swiglu: the first warpgroup has gate, the second up. Each finishes every
+// second tile; it leaves its part of the other tiles at `mine`, [tiles][128] of 16 bytes, for the
+// other warpgroup, which leaves its own at `theirs`.
 template <typename Element, int kN>
 __device__ __forceinline__ void finish_swiglu(const WarpgroupParams& p,
                                               const WarpgroupResults& results,
@@ -163,7 +163,7 @@ __device__ __forceinline__ void finish_swiglu(const WarpgroupParams& p,
       }
       if (results.t + 8 * h >= p.rows || column >= results.columns) continue;
       Element* const to = row + 8 * h * p.y_stride + column;
-      if (p.pairs) {  // columns and their end are even
+      if (p.pairs) {  // the columns and their end are even
         *reinterpret_cast<Vec<Element, 2>*>(to) = pair;
       } else {
         to[0] = pair.element[0];

@@ -1,37 +1,37 @@
 // y[t, o] = (y[t, o] +) sum_i x[t, i] w[o, i] (+ bias[o]) for T <= 64 rows t. Bound by reading w.
 //
-// Grid: one block per multiprocessor, alone or in clusters of two. Each cluster has an equal run of
-// w's rows (whatever number that is) and each of its blocks an equal part of the inner dimension: x
-// is read once per cluster, not once per block. One thread produces: it orders the copies of
-// stages, 64 or 128 columns of w's rows and of x, into a ring in shared memory. Two warpgroups
-// consume, each half of w's rows: x, padded to 64 rows, is the tensor core's row operand, w the
-// column one, so that w's rows are padded to eights only. The padding is whatever follows in shared
-// memory: it makes results that nobody reads. The two blocks of a cluster send each other their
-// sums, eight of w's rows by turns to each of them, who adds them in one fixed order.
+// Grid: one block per multiprocessor, alone or in clusters of two. Each cluster has an equal range
+// of w's rows (not a fixed number) and each of its blocks an equal part of the inner dimension, so
+// that x is read once per cluster instead of once per block. One producer thread orders the copies
+// of stages, 64 or 128 columns of w's rows and of x, into a ring in shared memory. Two consumer
+// warpgroups process half of w's rows each: x, padded to 64 rows, is the tensor core's row operand,
+// w the column one, so that w's rows are padded to multiples of 8 only. The padding is what happens
+// to follow in shared memory; its results are never read. The two blocks of a cluster exchange
+// sums: every other tile of eight rows of w goes to either block, which adds them in a fixed order.
 //
-// Sums that are stored as they are, and those that end in swiglu, come from the registers. Others
-// leave them by a few stores to shared memory, and a loop that is not unrolled adds bias, y and the
-// partner's: unrolled over registers, for both types of y, the loop made kernels of up to 178 KB
-// (now 44), and the products of a layer in turn, each another kernel, were 8 % slower than each of
-// them alone.
+// Sums that are stored unchanged, and those that end in swiglu, are finished in registers. Others
+// go through a few stores to shared memory, and a loop that is not unrolled adds bias, y and the
+// partner's sums. Unrolled over registers, for both types of y, the loop made kernels of up to 178
+// KB (now 44), and a layer's products in sequence, each another kernel, were 8 % slower than each
+// of them alone.
 //
-// A product that ends in swiglu: the first warpgroup has rows of gate, the second the rows of up
-// that belong to them, which come in a box of their own; each finishes every second tile of both.
+// A product that ends in swiglu: the first warpgroup has rows of gate, the second the matching rows
+// of up, which come in a box of their own; each finishes every second tile of both.
 //
-// Weights never change, so the ring is filled with them before the kernels before this one have
-// ended; x and y wait.
+// Weights never change, so the ring is filled with them before earlier kernels have ended; x and y
+// are read after that.
 //
-// What was tried, on one H100 (us, 64 rows, llama-2-7b):
+// Variants tried on one H100 (us, 64 rows, llama-2-7b):
 //   clusters of 4                                  o 15.0, down 34.9 (two: 14.9, 35.0)
 //   eight rows of w, all slabs of a stage together in one box of four dimensions: 1 % at most
 //   blocks that start at different columns         1 % at most
-//   64 columns to a stage where w's rows are few   qkv 36.4 (128: 35.9)
+//   64 columns per stage if w's rows are few       qkv 36.4 (128: 35.9)
 //   two blocks that fetch x for each other (multicast)
 //                                                  qkv 49.7 (alone: 37.2), gate and up 92 (66):
 //                                                  each waits for the other's ring
-//   less shared memory, so that the kernel before may still be there
+//   less shared memory, so that an earlier kernel's blocks fit beside these
 //                                                  a step with 192 KB takes as long, with 172 KB
-//                                                  longer by half a hundredth
+//                                                  longer by 0.5 %
 #include <cstdint>
 
 #include "gpu/cuda/base/async_copy.cuh"
@@ -51,7 +51,7 @@ constexpr int kWarpgroup = 128;
 constexpr int kThreads = (kWarpgroupConsumers + 1) * 32;
 constexpr unsigned kGroupBytes = 1024;  // eight rows of a slab
 
-// The one thread that fills the ring.
+// Runs on the one thread that fills the ring.
 __device__ void produce(const WarpgroupParams& p, const CUtensorMap* w, const CUtensorMap* x,
                         const WarpgroupShare& share, std::uint32_t full, std::uint32_t empty,
                         std::uint32_t ring) {
@@ -97,7 +97,7 @@ __device__ void produce(const WarpgroupParams& p, const CUtensorMap* w, const CU
   for (int group = 0; group < plan.groups; ++group, chunk = 0) {
 #pragma unroll 1
     for (; chunk < share.chunks; ++chunk) {
-      // Acquires the consumers' arrivals of the round before: the stage has been read. A barrier
+      // Acquires the consumers' arrivals of the previous round: the stage has been read. A barrier
       // counts as passed before its first round.
       barrier_wait(empty + 8U * static_cast<unsigned>(stage), (round & 1) ^ 1);
       load_w(group, chunk, stage);
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const WarpgroupPlan& plan = p.plan;
 
   const int thread = static_cast<int>(threadIdx.x);
-  // Known to be the same for a warp; else the compiler has products wait for each other.
+  // Uniform within a warp; otherwise the compiler makes products wait for each other.
   const int warp = __shfl_sync(0xffffffffU, thread / 32, 0);
   const int lane = thread % 32;
   const WarpgroupShare share(p);
@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(kThreads, 1)
                                    own,
                                    others,
                                    others_full};
-    // Under way while products are computed: nobody waits for it behind them.
+    // In flight while products are computed, so that nothing waits for it afterwards.
     float early[kWarpgroupBatch][4] = {};
     if (p.accumulate && p.y_is_f32) load_y<float>(p, results, 0, early);
     float d[kN / 2] = {};
@@ -201,9 +201,9 @@ __global__ void __launch_bounds__(kThreads, 1)
         }
         x += static_cast<unsigned>(plan.x_slab_bytes / 16);
         w += static_cast<unsigned>(plan.w_slab_bytes / 16);
-        warpgroup_commit();  // here, not after the loop: else the compiler has products wait
+        warpgroup_commit();  // not after the loop: the compiler would make products wait
       }
-      // All but the last slab's are done: the stage before this one has been read.
+      // All but the last slab's products are done: the previous stage has been read.
       warpgroup_wait<1>();
       warpgroup_hold(d);
       if (last >= 0) release(last);
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       store_sums<Element, kN>(p, results, d);
       continue;
     }
-    meet<kWarpgroupConsumers * 32>();  // the sums may lie where the other warpgroup has read
+    meet<kWarpgroupConsumers * 32>();  // the sums may overwrite what the other warpgroup reads
     if (p.swiglu) {
       const auto between = static_cast<unsigned>(plan.most_tiles * kWarpgroupTileBytes);
       finish_swiglu<Element, kN>(p, results, d, warpgroup == 0, own,

@@ -1,5 +1,5 @@
-// GEMM for 33 to 64 rows (decoding of larger batches): streams the weights once, at the memory's
-// speed, as skinny_gemm.h for fewer rows. Compute capability 9.0 alone (H100, H200).
+// GEMM for 33 to 64 rows (decoding of larger batches): reads the weights once, at memory speed,
+// like skinny_gemm.h for fewer rows. Requires compute capability 9.0 (H100, H200).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,9 +11,9 @@
 
 namespace tandem::cuda {
 
-// Taken for more rows than kSkinnyMaxRows wherever it takes the arguments. us on one H100, bf16,
-// cold weights, launches back to back in a graph, ours / cuBLASLt's (the heuristics' first); the
-// floor at copy speed (3.01 TB/s) in brackets:
+// Used for more rows than kSkinnyMaxRows if it supports the arguments. In us on one H100, bf16,
+// cold weights, launches back to back in a graph, ours / cuBLASLt's (the heuristics' first); in
+// brackets the lower bound at copy speed (3.01 TB/s):
 //   rows                        48            64
 //   llama-2-7b  qkv    (33.6)   35.1 / 39.9   36.1 / 37.8
 //               o      (11.3)   13.8 / 14.5   14.0 / 14.6
@@ -23,33 +23,33 @@ namespace tandem::cuda {
 //   llama-3-8b  qkv             18.1 / 21.4   18.4 / 20.2
 //               gate and up     83.1 / 86.9   84.5 / 86.4
 //               down            41.1 / 46.0   41.9 / 46.8
-// A block alone where two share o and down: 16.1 and 38.8. Since its ends are from registers, and y
-// is read early (7B, 64 rows, one H200, before and after): qkv 28.1, 26.5; o 11.8, 11.3; gate and
-// up 48.1, 45.9; down 25.0, 24.4.
+// With single blocks instead of clusters of two, o and down take 16.1 and 38.8. Finishing in
+// registers and reading y early (7B, 64 rows, one H200, before and after): qkv 28.1, 26.5; o 11.8,
+// 11.3; gate and up 48.1, 45.9; down 25.0, 24.4.
 constexpr int kWarpgroupMaxRows = 64;
 
-// What of the current GPU the kernel must know; `supported` is false on others than sm_90, and in a
-// build without code for it.
+// Properties of the current GPU that the kernel needs; `supported` is false on GPUs other than
+// sm_90, and in a build without code for it.
 struct WarpgroupDevice {
   bool supported = false;
   int processors = 0;
-  int clusters_of_2 = 0;  // that run at a time, one block on a multiprocessor
-  int shared_bytes = 0;   // largest per block
+  int clusters_of_2 = 0;  // resident at once, one block per multiprocessor
+  int shared_bytes = 0;   // maximum per block
   EncodeTensorMap encode = nullptr;
 };
-// Also makes the kernels ready to launch. Call once before launch_warpgroup_gemm, outside a
+// Also prepares the kernels. Call once before launch_warpgroup_gemm, outside a
 // capture.
 Result<WarpgroupDevice> prepare_warpgroup_gemm();
 
-// Whether the kernel computes these: has_few_rows() of 64.
+// True if the kernel supports these arguments: has_few_rows() with up to 64 rows.
 bool warpgroup_gemm_takes(const GemmArgs& args);
-// Whether it ends them in swiglu, too: not where two blocks would share their sums.
+// True if it can also end in swiglu; it cannot if two blocks would share their sums.
 bool warpgroup_gemm_ends_in_swiglu(const GemmArgs& args, const WarpgroupDevice& device);
 
-// Enqueues; never allocates or synchronises. The launch's shape depends on the shapes of `args`
-// alone. Sums are in one fixed order: the same for a given number of rows, in and out on such a
-// device. Reads w before the kernels before it in the stream have ended: nothing may write w on the
-// stream. GemmEnd::swiglu: no bias, no sums, y of x's dtype.
+// Enqueues; never allocates or synchronises. The launch shape depends only on the shapes of `args`.
+// Sums have a fixed order: the same for a given number of rows, in and out on such a device. Reads
+// w before earlier kernels of the stream have ended, so nothing may write w on the stream.
+// GemmEnd::swiglu requires: no bias, no accumulation, y of x's dtype.
 Status launch_warpgroup_gemm(const GemmArgs& args, const WarpgroupDevice& device,
                              cudaStream_t stream, GemmEnd end = GemmEnd::store);
 

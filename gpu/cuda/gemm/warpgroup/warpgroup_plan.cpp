@@ -5,9 +5,9 @@
 namespace tandem::cuda {
 namespace {
 
-// A block with fewer rows of w reads more of x than two that share them.
+// With fewer rows of w than this, a single block reads more of x than two that share it.
 constexpr int kRowsAlone = 64;
-// Columns that are worth a partner: beneath them the ring holds all, and the sums are the work.
+// The minimum of inner columns for two blocks: below it the ring holds all, and the sums dominate.
 constexpr int kShortestShared = 1024;
 
 constexpr int round_up(int value, int to) {
@@ -24,7 +24,7 @@ WarpgroupPlan plan_for(int rows, int in, int out, int cluster, int clusters, int
   plan.units = out / plan.unit / plan.clusters;
   plan.units_left = out / plan.unit % plan.clusters;
   const int units = plan.units + (plan.units_left > 0 ? 1 : 0);
-  const int most = kWarpgroupMaxColumns * (halves ? 1 : 2);  // of a group
+  const int most = kWarpgroupMaxColumns * (halves ? 1 : 2);  // per group
   plan.groups = (units * plan.unit + most - 1) / most;
   plan.group_rows = (units + plan.groups - 1) / plan.groups * plan.unit;
   plan.half = round_up(halves ? plan.group_rows : (plan.group_rows + 1) / 2, 8);
@@ -36,14 +36,15 @@ WarpgroupPlan plan_for(int rows, int in, int out, int cluster, int clusters, int
   plan.x_slab_bytes = plan.x_rows * kWarpgroupSlabBytes;
   plan.w_slab_bytes = (halves ? 2 * plan.half : round_up(plan.group_rows, 8)) * kWarpgroupSlabBytes;
   plan.stage_bytes = plan.slabs * (plan.x_slab_bytes + plan.w_slab_bytes);
-  // How far products reach beyond the last stage, in padding.
+  // How far products reach, in padding, beyond the last stage.
   const int x_end = (plan.slabs - 1) * plan.x_slab_bytes + kWarpgroupTile * kWarpgroupSlabBytes;
   const int w_end = plan.slabs * plan.x_slab_bytes + (plan.slabs - 1) * plan.w_slab_bytes +
                     (plan.half + plan.columns) * kWarpgroupSlabBytes;
   const int tail = std::max({0, x_end - plan.stage_bytes, w_end - plan.stage_bytes});
   plan.most_tiles = (plan.half / 8 + cluster - 1) / cluster;
-  // The partner's sums come while a slower block still reads its ring, and a group's while the next
-  // one's stages do; those of the only group of a block find the ring empty.
+  // The partner's sums arrive while a slower block still reads its ring, and a group's sums while
+  // the next group's stages arrive, so these need extra space. A block's only group finds the ring
+  // empty.
   const int sums =
       plan.cluster > 1 || plan.groups > 1 ? 2 * plan.most_tiles * kWarpgroupTileBytes : 0;
   const int fixed = kWarpgroupAlignment + kWarpgroupBarrierBytes + std::max(tail, sums);

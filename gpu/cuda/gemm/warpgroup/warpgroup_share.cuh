@@ -1,4 +1,4 @@
-// What the GEMM for 33 to 64 rows is given, and what of it a block computes.
+// The parameters of the GEMM for 33 to 64 rows, and the part that one block computes.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ struct WarpgroupParams {
   bool pairs;             // two results at even columns may be stored as one
   bool y_is_f32;
   bool accumulate;
-  bool swiglu;  // w's row `out` + o goes with its row o
-  bool as_is;   // y is the sums, of blocks that are alone, and they are stored in pairs
+  bool swiglu;  // true: row `out` + o of w belongs with row o
+  bool as_is;   // true: y is the plain sums of single blocks, stored in pairs
 };
 
-// What a block computes: rows of w, cut into equal groups, and stages of the inner dimension.
+// The part that a block computes: rows of w, cut into equal groups, and stages of inner columns.
 struct WarpgroupShare {
   int rank;
   int begin, count;  // units of rows
@@ -37,7 +37,7 @@ struct WarpgroupShare {
   __device__ int group_begin(const WarpgroupParams& p, int group) const {
     return (begin + count * group / p.plan.groups) * p.plan.unit;
   }
-  // Of a group, the columns that warpgroup `v` has: [columns_begin(v), columns_end(v)).
+  // Warpgroup `v` has the group's columns [columns_begin(v), columns_end(v)).
   __device__ int columns_begin(const WarpgroupParams& p, int v) const {
     return p.swiglu ? 0 : v * p.plan.half;
   }
@@ -45,8 +45,8 @@ struct WarpgroupShare {
     const int end = group_begin(p, group + 1) - group_begin(p, group);
     return v == 0 ? min(end, p.plan.half) : end;
   }
-  // Tiles of eight columns of a warpgroup, and those of them that this block finishes: tile j if
-  // j % cluster is its rank.
+  // The number of a warpgroup's tiles of eight columns; below, those that this block finishes: tile
+  // j if j % cluster is the block's rank.
   __device__ int tiles(const WarpgroupParams& p, int group, int v) const {
     return max(0, (columns_end(p, group, v) - columns_begin(p, v) + 7) / 8);
   }

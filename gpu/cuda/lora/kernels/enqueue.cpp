@@ -8,7 +8,7 @@ cudaError_t this_gpu(LoraGpu& gpu) {
   int device = 0;
   const cudaError_t error = cudaGetDevice(&device);
   if (error != cudaSuccess) return error;
-  // The runtime knows it: this is a look into a table.
+  // The runtime caches the attribute, so this is only a table look-up.
   return cudaDeviceGetAttribute(&gpu.major, cudaDevAttrComputeCapabilityMajor, device);
 }
 

@@ -1,11 +1,11 @@
-// y += v B^T of a tile, one warp's columns.
+// y += v B^T for a tile: one warp's columns.
 #pragma once
 
 #include "gpu/cuda/lora/kernels/shrink.cuh"
 
 namespace tandem::cuda {
 
-// Adds eight neighbouring columns to y; `old` is what y holds, unless it is wide (f32).
+// Adds eight neighbouring columns to y; `old` is y's value unless y is f32 (`wide`).
 template <typename T>
 __device__ __forceinline__ void add_to_row(std::byte* row, bool wide, const Words<4>& old,
                                            const float (&delta)[8]) {
@@ -24,13 +24,13 @@ __device__ __forceinline__ void add_to_row(std::byte* row, bool wide, const Word
   *reinterpret_cast<uint4*>(row) = make_uint4(sums[0], sums[1], sums[2], sums[3]);
 }
 
-// A unit is 32 columns: four products of eight columns, so chosen that a thread's results are eight
-// neighbours (column 8t + 2j + c of the unit is column 2t + c of product j). v's high part is rows
-// 0 to 7 of the product and its low part rows 8 to 15, so that one product gives both.
+// A unit is 32 columns: four products of eight columns, assigned so that a thread's results are
+// eight neighbours (column 8t + 2j + c of the unit is column 2t + c of product j). v's high part is
+// rows 0 to 7 of the product and its low part rows 8 to 15, so that one product gives both.
 template <typename T, typename Stream>
 class Expand {
  public:
-  // `row`: the lane's of y, -1: none.
+  // `row`: the lane's row of y; -1: none.
   __device__ __forceinline__ Expand(const LoraParams& p, const LoraWork& work, Stream& stream,
                                     std::int32_t row, const LoraOutput& out)
       : w_(work), stream_(stream), any_(row >= 0), wide_(p.out_type == LoraType::f32) {
@@ -40,8 +40,8 @@ class Expand {
          (w_.columns.begin * kUnit + 8 * w_.t) * size;
   }
 
-  // Loads what y holds at the first units. Called once before any run, so that it travels while the
-  // cluster meets.
+  // Loads y's values for the first units. Called once before any run, so that the loads are in
+  // flight while the cluster synchronises.
   __device__ __forceinline__ void begin() {
 #pragma unroll
     for (int pair = 0; pair < kMostAhead / 2; ++pair) {
@@ -49,8 +49,8 @@ class Expand {
     }
   }
 
-  // Rows of B of 8 kWords (1, 2, 4) or 64 ranks: whole units to a stage. `high`, `low`: shared
-  // addresses of v, rows `pitch` bytes apart.
+  // Rows of B with 8 kWords (1, 2, 4) or 64 ranks: a stage has whole units. `high`, `low`: shared
+  // addresses of v, with rows `pitch` bytes apart.
   template <int kWords>
   __device__ __forceinline__ void run_whole_rows(unsigned high, unsigned low, unsigned pitch) {
     constexpr int kAhead = kWords == 4 ? 2 : kMostAhead;
@@ -65,7 +65,7 @@ class Expand {
     if (kWords < 4) left = load_left<kWords>(high, low);
     const int per_stage = stream_.units_per_stage();
     unsigned stage = 0;
-    int in_stage = 0;  // units that are left of it
+    int in_stage = 0;  // units left in the stage
 #pragma unroll 1
     for (int first = w_.columns.begin; first < w_.columns.end; first += kAhead) {
 #pragma unroll
@@ -89,7 +89,7 @@ class Expand {
     }
   }
 
-  // Rows of B in pieces of 64 ranks, one unit to a stage.
+  // Rows of B in pieces of 64 ranks: a stage has one unit.
   __device__ __forceinline__ void run_pieces(unsigned high, unsigned low, unsigned pitch) {
     constexpr int kAhead = 2;
     const unsigned piece = static_cast<unsigned>(w_.t) * 16;
@@ -117,16 +117,16 @@ class Expand {
   }
 
  private:
-  static constexpr int kMostAhead = 4;  // units of y that are under way
+  static constexpr int kMostAhead = 4;  // units of y in flight
   static constexpr auto kSize = static_cast<unsigned>(sizeof(T));
 
   __device__ __forceinline__ bool has(int unit) const {
     return any_ && unit < w_.columns.end && unit * kUnit + 8 * w_.t < w_.cols;
   }
 
-  // Loads two units, a cache line of y, as numbers 2 `pair` and the next. A store to a line that a
-  // load is still waiting for holds up all of the multiprocessor (4096 to 14336, rank 8, 256 rows:
-  // 122 us instead of 50), so lines are loaded as a whole, and parts begin with a line.
+  // Loads two units, one cache line of y, as numbers 2 `pair` and the next. A store to a line with
+  // a pending load stalls the whole multiprocessor (4096 to 14336, rank 8, 256 rows: 122 us instead
+  // of 50), so lines are loaded as a whole, and parts begin at a line.
   __device__ __forceinline__ void load_pair(int pair, int unit) {
 #pragma unroll
     for (int b = 0; b < 2; ++b) {
@@ -135,7 +135,7 @@ class Expand {
     }
   }
 
-  // y of unit first + b += the products; once a pair is stored, that after the next is loaded.
+  // Adds the products to y's unit first + b; once a pair is stored, loads the one after the next.
   template <int kAhead>
   __device__ __forceinline__ void store(int first, int b, const float (&acc)[4][4]) {
     const int unit = first + b;
@@ -151,7 +151,7 @@ class Expand {
     if (b % 2 == 1) load_pair(b / 2, first + b / 2 * 2 + kAhead);
   }
 
-  // v as high and low, of a row that exists: shared memory need not go on after the last.
+  // v as high and low, for an existing row: there may be no shared memory after the last row.
   template <int kWords>
   struct Left {
     Words<kWords> high, low;
@@ -163,8 +163,8 @@ class Expand {
     return left;
   }
 
-  // 8 kWords ranks. Products' first rows of B lie `next` bytes apart; place_of_b exchanges those of
-  // narrow rows.
+  // Products for 8 kWords ranks. Consecutive products' first rows of B are `next` bytes apart; for
+  // narrow rows, place_of_b permutes those.
   template <int kWords>
   __device__ __forceinline__ void step(float (&acc)[4][4], unsigned b, unsigned next,
                                        const Left<kWords>& left) {
@@ -181,12 +181,12 @@ class Expand {
   Stream& stream_;
   const bool any_;
   const bool wide_;
-  std::byte* y_;  // this lane's columns of the part's first unit
+  std::byte* y_;  // address of this lane's columns of the first unit
   int unit_bytes_;
   Words<4> old_[kMostAhead];
 };
 
-// The way that suits the width of B's rows.
+// Chooses the method that suits the width of B's rows.
 template <typename T, typename Stream>
 __device__ __forceinline__ void run_expand(Expand<T, Stream>& expand, const Stream& stream,
                                            int b_stride, unsigned high, unsigned low,

@@ -4,27 +4,27 @@
 //   y[t][o] += sum_r v[t][r] B[o][r]       "expand": every warp owns a piece of o
 //
 // Grid: (cluster x splits, modules, tiles); a cluster is 1 to 16 blocks of 8 warps. The warps'
-// partial v are summed in shared memory, then across the cluster (each block pulls the others'
-// sums), always in the same order, so the result is the same every time. v then becomes two numbers
-// of the compute dtype, v = high + low, which keeps it within 2^-17 of the float sum.
+// partial v are summed in shared memory, then across the cluster (each block reads the others'
+// sums), always in the same order, so the result is reproducible. v then becomes two numbers of the
+// compute dtype, v = high + low, which keeps it within 2^-17 of the float sum.
 //
 // Bound by reading A and B, each once per tile. Every warp streams its own pieces of A, then of B,
-// through a ring of its own in shared memory (stream.cuh): B does not depend on v, so memory stays
-// busy while the cluster meets. Rows of the tile are the products' M, so that weights are read at a
-// granularity of eight rows of A or B only. Small steps are bound by the number of instructions on
-// the way from launch to store: no divisions, all that can be loaded early is.
+// through its own ring in shared memory (stream.cuh). B does not depend on v, so memory stays busy
+// while the cluster synchronises. The tile's rows are the products' M dimension, so that weights
+// are read in units of only eight rows of A or B. Small steps are bound by the number of
+// instructions from launch to store: so there are no divisions, and loads are early.
 //
-// Tried (H200, 4096 to 4096, rank 64, us): weights straight to registers, 16 bytes a thread: 112
-// for 256 distinct rows against 64 at copy speed: too few loads in flight under 128 registers. Six
-// stages with one block on a multiprocessor: 2 % at most. To ask L2 for a warp's B when it begins:
-// 89 instead of 75. Bulk copies for the rings (a plain read of 67 MB): 17.0 us with 8 KiB each, as
-// with loads, but 50 with 1 KiB and 89 with 256 bytes, which is what rows of A have. To hold a part
-// of the cluster back for tiles of lower ranks: mixed ranks got slower, not faster. Eight units of
-// y under way instead of four: up to 16 rows 1 to 3 % slower.
+// Tried (H200, 4096 to 4096, rank 64, us): loading weights straight to registers, 16 bytes per
+// thread: 112 for 256 distinct rows against 64 at copy speed, as 128 registers allow too few loads
+// in flight. Six stages with one block per multiprocessor: 2 % at most. Prefetching a warp's B into
+// L2 at its start: 89 instead of 75. Bulk copies for the rings (a plain read of 67 MB): 17.0 us
+// with 8 KiB each, as with loads, but 50 with 1 KiB and 89 with 256 bytes, the size of A's rows.
+// Reserving part of the cluster for tiles of lower ranks: mixed ranks got slower. Eight units of y
+// in flight instead of four: 1 to 3 % slower up to 16 rows.
 //
-// Where 256 rows of rank 16 spend 31 us (H100; 67 MB: 22.3 at copy speed, 24.8 for a plain read):
-// 1.4 until segment and table are known, 1 until weights are on their way, then they come at 0.95
-// of copy speed; blocks end up to 3 apart.
+// How 256 rows of rank 16 spend 31 us (H100; 67 MB: 22.3 at copy speed, 24.8 for a plain read): 1.4
+// until segment and table are known, 1 until weights are in flight, which then arrive at 0.95 of
+// copy speed; blocks end up to 3 us apart.
 #pragma once
 
 #include "gpu/cuda/base/launch_order.cuh"
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
   LoraEntry entry{};
   if (tile.count > 0) entry = entry_of(p, tile.slot, which);
   const int lane = threadIdx.x % 32;
-  std::int32_t row = -1;  // of x and y
+  std::int32_t row = -1;  // row of x and y
   if (lane / 4 < tile.count) row = static_cast<std::int32_t>(row_of(p, tile.first + lane / 4));
   if (tile.count <= 0 || entry.rank <= 0) {
     wait_for_previous_kernels();
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
   const auto low_at = static_cast<unsigned>(__cvta_generic_to_shared(low));
   const unsigned pitch = static_cast<unsigned>(shared.high_pitch) * sizeof(T);
   run_expand(expand, stream, entry.b_stride, high_at, low_at, pitch);
-  if (w.log_blocks > 0) cluster_wait();  // nobody reads this block's v any more
+  if (w.log_blocks > 0) cluster_wait();  // no other block reads this block's v any more
 }
 
 template <typename T, bool kPaged, bool kLowRank>
@@ -113,7 +113,7 @@ cudaError_t launch_fused(const LoraParams& p, const LoraCut& cut, cudaStream_t s
     return error;
   }
   const LoraShared shared(p.max_count < kShortTileRows ? p.max_count : kShortTileRows, p.max_rank);
-  // sm_86, 89 and 120 give a block 99 KB, which the rings almost fill: slow there, but right.
+  // On sm_86, 89 and 120 a block has 99 KB, which the rings almost fill: slow there, but correct.
   if (shared.bytes > most) return launch_lora_plain(p, cut.overlap, stream);
   return launch_tiles<kKernel>(p, cut, kLoraThreads, shared.bytes, stream);
 }

@@ -1,12 +1,12 @@
-// The two products of fused.cuh in a kernel each, for devices that share a model and tell each
-// other v in between, for tiles of up to eight rows:
+// The two products of fused.cuh as separate kernels, for devices that share a model and exchange v
+// in between. Both use tiles of up to eight rows:
 //
 //   v[t][j]  = sum_i x[t][i] A[first + j][i]      one share of an adapter's ranks
 //   y[t][o] += sum_r v[t][r] B[first + o][r]      v of all shares, one after another
 //
 // Grid of the first: (cluster, modules, tiles); the cluster's blocks split `in`, and each adds up
-// and writes its part of the tile's v. Of the second: (splits, modules, tiles); no block needs
-// another. Rings, sums and products are those of fused.cuh. Bound by reading the share of A, and B.
+// and writes its part of the tile's v. Of the second: (splits, modules, tiles); blocks are
+// independent. Rings, sums and products are those of fused.cuh. Bound by reading A's share and B.
 #pragma once
 
 #include "gpu/cuda/base/launch_order.cuh"
@@ -17,8 +17,8 @@
 
 namespace tandem::cuda {
 
-// The sums of the cluster's blocks, written to the rows' v by fours, of which each block has every
-// 2^log_blocks-th. The lanes that read the same four of the blocks add them up.
+// Adds up the v of the cluster's blocks and writes it to the rows' v in fours, of which each block
+// has every 2^log_blocks-th. The lanes that read the same four of each block add them up.
 __device__ __forceinline__ void write_v(const LoraParams& p, const LoraTile& tile, int which,
                                         const LoraWork& w, const float* v, int v_pitch) {
   const int columns = round_up(w.rank, 4);
@@ -53,7 +53,7 @@ __device__ __forceinline__ void write_v(const LoraParams& p, const LoraTile& til
   }
 }
 
-// v of the tile's rows as high and low, zeros after the ranks up to a multiple of 64.
+// Reads the tile's v as high and low, with zeros from the last rank to a multiple of 64.
 template <typename T>
 __device__ __forceinline__ void read_v(const LoraParams& p, const LoraTile& tile, int which,
                                        int rank, T* high, T* low, int pitch) {
@@ -73,7 +73,7 @@ __device__ __forceinline__ void read_v(const LoraParams& p, const LoraTile& tile
           static_cast<std::int64_t>(share * p.num_modules + which) * p.v_width +
           (column - share * each);
       sum = __ldcg(reinterpret_cast<const float4*>(from));
-      if (column + 1 >= rank) sum.y = 0;  // past the ranks there may be anything
+      if (column + 1 >= rank) sum.y = 0;  // values past the ranks are undefined
       if (column + 2 >= rank) sum.z = 0;
       if (column + 3 >= rank) sum.w = 0;
     }
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
   LoraEntry entry{};
   if (tile.count > 0) entry = entry_of(p, tile.slot, which);
   const int lane = threadIdx.x % 32;
-  std::int32_t row = -1;  // of x
+  std::int32_t row = -1;  // row of x
   if (lane / 4 < tile.count) row = static_cast<std::int32_t>(row_of(p, tile.first + lane / 4));
   const int each = ranks_of_share(entry.rank, p.num_shares);
   const int first = p.share * each;
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
     cluster_wait();
   }
   write_v(p, tile, which, w, v, shared.v_pitch);
-  if (w.log_blocks > 0) {  // somebody may still read this block's v
+  if (w.log_blocks > 0) {  // another block may still read this block's v
     cluster_arrive();
     cluster_wait();
   }
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
   LoraEntry entry{};
   if (tile.count > 0) entry = entry_of(p, tile.slot, which);
   const int lane = threadIdx.x % 32;
-  std::int32_t row = -1;  // of y
+  std::int32_t row = -1;  // row of y
   if (lane / 4 < tile.count) row = static_cast<std::int32_t>(row_of(p, tile.first + lane / 4));
   if (tile.count <= 0 || entry.rank <= 0) {
     wait_for_previous_kernels();

@@ -1,4 +1,4 @@
-// Launches a LoRA kernel over tiles of rows: the kernel's attributes, clusters, dependent launch.
+// Launches a LoRA kernel over tiles of rows: sets attributes, clusters and dependent launch.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,10 @@
 
 namespace tandem::cuda {
 
-// Lets `kKernel` use all the shared memory that the current device gives a block, and clusters of
-// 16; `most` becomes the bytes. The attributes are the device's and are set once, not at every
-// launch. Remembered by thread, so that no lock is needed; a thread that has gone to another device
-// sets them there.
+// Lets `kKernel` use all the shared memory that the current device allows per block, and clusters
+// of 16; sets `most` to these bytes. The attributes belong to the device and are set once instead
+// of at every launch. They are remembered per thread, which avoids a lock; a thread that has
+// switched to another device sets them there.
 template <auto kKernel>
 cudaError_t prepare_kernel(const LoraCut& cut, int& most) {
   static thread_local int prepared_device = -1;
@@ -56,7 +56,7 @@ cudaError_t launch_tiles(const LoraParams& p, Cut cut, int threads, int shared_b
   const std::int32_t tiles = tile_bound(p, cut.tile_rows);
   std::int32_t pairs = 0;
   if (cut.paired >= 0) {
-    cut.paired += (tiles - cut.paired) % 2;  // an odd one has a cluster to itself
+    cut.paired += (tiles - cut.paired) % 2;  // an odd tile gets a cluster of its own
     pairs = (tiles - cut.paired) / 2;
   }
   config.gridDim = dim3(blocks << cut.log_splits, static_cast<unsigned>(p.num_modules),

@@ -1,9 +1,9 @@
-// Tensor core products and the loads around them, for bf16 and f16.
+// Tensor core products and the loads for them, for bf16 and f16.
 //
-// One thread of a warp, g = lane / 4 and t = lane % 4, gives rows g and g + 8 of the left operand
-// (tokens) and row g of the right one (weights), and gets columns 2t and 2t + 1 of rows g and g + 8
-// of the product. Which k an operand's element stands for is free as long as both sides agree, so
-// a thread takes neighbouring k: 16 bytes in one load instead of scattered pairs.
+// One thread of a warp, with g = lane / 4 and t = lane % 4, supplies rows g and g + 8 of the left
+// operand (tokens) and row g of the right one (weights), and gets columns 2t and 2t + 1 of rows g
+// and g + 8 of the product. The k of an operand's element is free as long as both sides agree, so a
+// thread takes neighbouring k: 16 bytes in one load instead of scattered pairs.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -43,8 +43,8 @@ __device__ __forceinline__ void mma_k8(__half, float (&c)[4], unsigned a0, unsig
       : "r"(a0), "r"(a1), "r"(b0));
 }
 
-// kWords 4-byte words (4 * kWords bytes per thread): the elements of one row that a thread gives to
-// kWords / 2 products over 16 k, or to one over 8.
+// kWords 4-byte words (4 * kWords bytes per thread): the elements of one row that a thread supplies
+// to kWords / 2 products over 16 k, or to one over 8.
 template <int kWords>
 struct Words {
   unsigned w[kWords];
@@ -65,7 +65,7 @@ __device__ __forceinline__ void multiply(float (&c)[4], const Words<kWords>& row
   }
 }
 
-// Activations, written by kernels that may still have run when this one started.
+// Loads activations, written by kernels that may still have been running when this one started.
 __device__ __forceinline__ Words<4> load_activations(const void* p, bool ok) {
   Words<4> v{};
   asm volatile(
@@ -91,7 +91,7 @@ __device__ __forceinline__ unsigned pack(__half, float x, float y) {
   return *reinterpret_cast<const unsigned*>(&v);
 }
 
-// What of a finite x fits T's range; bf16 has float's.
+// Clamps a finite x to T's range; bf16 has float's range.
 __device__ __forceinline__ float clamp_to(__nv_bfloat16, float x) {
   return x;
 }
@@ -99,12 +99,12 @@ __device__ __forceinline__ float clamp_to(__half, float x) {
   return fabsf(x) > 65504.0F && !isinf(x) ? copysignf(65504.0F, x) : x;
 }
 
-// What a block sends for into L2 before it reads it, at most: more would not stay there.
+// Limits for what a block prefetches into L2 before it reads it: more would be evicted again.
 inline constexpr int kPrefetchColumns = 16384;    // elements of y
 inline constexpr unsigned kManyTiles = 64;        // of eight rows, a pair counted once: no y
 inline constexpr int kPrefetchBytes = 64 * 1024;  // of B
 
-// Asks for [p, p + bytes) to be brought into L2; both multiples of 16. A hint.
+// Prefetches [p, p + bytes) into L2; both are multiples of 16. Only a hint.
 __device__ __forceinline__ void prefetch_l2(const void* p, unsigned bytes) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes) : "memory");

@@ -1,5 +1,5 @@
-// What the LoRA kernels take: plain values and pointers, passed by value to every block. No C++
-// library lies under this header, so that libtandem_lora.so needs the CUDA runtime alone.
+// Parameters of the LoRA kernels: plain values and pointers, passed by value to every block. This
+// header uses no C++ library, so that libtandem_lora.so needs only the CUDA runtime.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,15 +11,15 @@ namespace tandem::cuda {
 
 enum class LoraType : std::int32_t { f32, f16, bf16 };
 
-// What of the operation is computed: all of it, or one of its halves (LoraPart in gpu/ops.h).
+// The part of the operation to compute: all of it, or one half (LoraPart in gpu/ops.h).
 enum class LoraHalf : std::int32_t { both, shrink, expand };
 
-// As tandem::lora_share.
+// Same as tandem::lora_share.
 __host__ __device__ constexpr int ranks_of_share(int rank, int num_shares) {
   return (rank + 4 * num_shares - 1) / (4 * num_shares) * 4;
 }
 
-// As tandem::LoraMatrix and LoraSegment (gpu/ops.h); lora.cpp asserts that they agree.
+// Same as tandem::LoraMatrix and LoraSegment (gpu/ops.h); lora.cpp asserts that they agree.
 struct LoraEntry {
   std::uint64_t a;
   std::uint64_t b;
@@ -38,8 +38,8 @@ struct LoraOutput {
   std::int32_t cols = 0;
 };
 
-// Weights of one module for all adapters in two dense arrays: [adapters, rank, in] and
-// [adapters, out, rank]. `ranks`, if given, says how many of the `rank` rows of A an adapter uses.
+// The weights of one module for all adapters as two dense arrays: [adapters, rank, in] and
+// [adapters, out, rank]. `ranks`, if given, is how many of the `rank` rows of A an adapter uses.
 struct LoraDense {
   const std::byte* a = nullptr;
   const std::byte* b = nullptr;
@@ -58,7 +58,7 @@ struct LoraParams {
   LoraType type = LoraType::bf16;      // of x and of the weights
   LoraType out_type = LoraType::bf16;  // `type` or f32
 
-  // Where weights are: a table of entries (perhaps into pages), or dense arrays.
+  // The weights' location: a table of entries (perhaps with pages), or dense arrays.
   const LoraEntry* table = nullptr;
   std::int64_t slot_stride = 0;
   const std::byte* page_base = nullptr;  // null: entries hold addresses
@@ -66,10 +66,10 @@ struct LoraParams {
   std::int64_t page_slot_stride = 0;
   std::int32_t page_shift = 0;
   LoraDense dense[kMaxModules];         // used when `table` is null
-  const std::int32_t* ranks = nullptr;  // [adapters], of the dense arrays; null: all of dense_rank
+  const std::int32_t* ranks = nullptr;  // [adapters], for dense arrays; null: all use dense_rank
   std::int32_t dense_rank = 0;
 
-  // Which rows use which adapter: segments of `rows` (null: the identity), or a slot per row.
+  // The rows of each adapter: as segments of `rows` (null: the identity), or as a slot per row.
   const LoraRows* segments = nullptr;
   std::int32_t num_segments = 0;
   const std::int32_t* rows = nullptr;
@@ -78,7 +78,7 @@ struct LoraParams {
 
   std::int32_t max_rank = 0;
   std::int32_t max_count = 0;
-  // Of halves: v as LoraArgs lays it out, `v_width` floats for a module's ranks of a share.
+  // For the halves: v in LoraArgs' layout, `v_width` floats for a module's ranks of a share.
   LoraHalf half = LoraHalf::both;
   float* v = nullptr;
   std::int64_t v_stride = 0;
@@ -87,24 +87,24 @@ struct LoraParams {
   std::int32_t share = 0;
   std::int32_t first_column = 0;
 
-  bool weights_aligned = true;  // rows of A and B begin at multiples of 16 bytes when `in` allows
+  bool weights_aligned = true;  // rows of A and B begin at multiples of 16 bytes if `in` allows
 };
 
-// How a step's launch is cut; see plan.h.
+// How the work of a step's launch is divided; see plan.h.
 struct LoraCut {
   std::int32_t tile_rows = 0;    // 0: the plain kernel; 8: bgmv, mbgmv and halves; 32, 64: sgmv
-  std::int32_t padded_rank = 0;  // bgmv: what every adapter's loops run to; 0: its own rank
+  std::int32_t padded_rank = 0;  // bgmv: ranks that loops run to for every adapter; 0: its own
   std::int32_t log_cluster = 0;  // 2^this blocks share a tile: they split `in`, then the columns
-  std::int32_t log_splits = 0;   // 2^this clusters share a tile's columns, each doing all of x A^T
+  std::int32_t log_splits = 0;   // 2^this clusters share a tile's columns; each does all of x A^T
   bool overlap = false;          // programmatic dependent launch
-  std::int32_t spare = 0;        // sgmv: so many blocks fewer in a cluster, less than half of them
-  std::int32_t paired = -1;      // tiles of 8 rows from this one on share clusters by two; -1: none
+  std::int32_t spare = 0;        // sgmv: a cluster has this many blocks fewer; less than half
+  std::int32_t paired = -1;      // tiles of 8 rows from here on share clusters by twos; -1: none
 
-  std::int32_t blocks() const { return (1 << log_cluster) - spare; }  // of a cluster
+  std::int32_t blocks() const { return (1 << log_cluster) - spare; }  // per cluster
 };
 
-// Each enqueues one kernel; nothing is validated, allocated or waited for. fused.cuh (tiles of 8
-// rows), halves.cuh (the same in two launches), sgmv.cuh (of 32 and 64) and plain.cu.
+// Each enqueues one kernel, without validating, allocating or waiting. fused.cuh (tiles of 8 rows),
+// halves.cuh (the same in two launches), sgmv.cuh (tiles of 32 and 64 rows) and plain.cu.
 cudaError_t launch_lora_bf16(const LoraParams& params, const LoraCut& cut, cudaStream_t stream);
 cudaError_t launch_lora_f16(const LoraParams& params, const LoraCut& cut, cudaStream_t stream);
 cudaError_t launch_half_bf16(const LoraParams& params, const LoraCut& cut, cudaStream_t stream);

@@ -1,6 +1,6 @@
-// y += (x A^T) B^T, or one half of it, for whatever the tensor core kernels do not take: float32,
-// widths and rows of no alignment. One block per row and module: its warps share the ranks (v in
-// shared memory), then its threads the columns. Correct on every GPU; no effort at speed.
+// y += (x A^T) B^T, or one half of it, for everything that the tensor core kernels do not support:
+// float32, and unaligned widths and rows. One block per row and module: its warps share the ranks
+// (v in shared memory), then its threads the columns. Correct on every GPU; not tuned for speed.
 #include "gpu/cuda/base/element.cuh"
 #include "gpu/cuda/base/launch_order.cuh"
 #include "gpu/cuda/lora/kernels/stream.cuh"

@@ -1,4 +1,4 @@
-// How a step of LoRA is cut over the GPU: which kernel, how many blocks share a tile of rows.
+// Divides a step of LoRA over the GPU: which kernel, and how many blocks share a tile of rows.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,16 @@
 namespace tandem::cuda {
 
 struct LoraGpu {
-  int major = 0;  // compute capability: clusters and dependent launch from 9 on
+  int major = 0;  // compute capability; clusters and dependent launch need 9
 };
 
-// bgmv: tiles of 8 rows, every adapter's loops run to max_rank (Punica's padding; no byte more is
-// read for it). mbgmv: the same without padding (S-LoRA's), so never behind bgmv, which is for
-// comparison. sgmv: tiles of 32 or 64 rows (sgmv.cuh). All three multiply on tensor cores. Halves
-// are computed over tiles of 8 rows, whatever is asked for.
+// bgmv: tiles of 8 rows in which every adapter's loops run to max_rank (Punica's padding, for which
+// no bytes are read). mbgmv: the same without padding (S-LoRA's), so never slower than bgmv, which
+// is for comparison. sgmv: tiles of 32 or 64 rows (sgmv.cuh). All three multiply on tensor cores.
+// Halves always use tiles of 8 rows.
 enum class LoraKernel { automatic, bgmv, mbgmv, sgmv };
 
-// Depends on plain integers of `params` alone, so a captured launch fits any contents.
+// Depends only on plain integers of `params`, so a captured launch is valid for any contents.
 LoraCut plan_lora(const LoraParams& params, const LoraGpu& gpu, LoraKernel kernel);
 
 // Enqueues one kernel, or none for an empty step.

@@ -1,19 +1,19 @@
-// y += (x A^T) B^T for long segments, prompts first of all: a tile of 32 or 64 rows of one adapter
-// and module, two products on tensor cores, one kernel.
+// y += (x A^T) B^T for long segments, mainly prompts: a tile is 32 or 64 rows of one adapter and
+// module; two products on tensor cores in one kernel.
 //
 // Grid: (cluster x splits, modules, tiles); a cluster is 1 to 16 blocks of 8 warps. A block
 // computes v = x A^T over its part of `in`, 64 ranks at a time. Each block of the cluster then adds
-// up a share of v over the others' shared memory, always in the same order, and hands it to all of
+// up a share of v from the others' shared memory, always in the same order, and writes it to all of
 // them as two numbers of the compute dtype, v = high + low, within 2^-17 of the float sum. Then
 // each adds its own columns of v B^T to y.
 //
-// Bound by moving x and y (8,192 rows), else by the way from launch to store (up to 256 rows): a
-// tile reads the weights once, from L2 after the first, where tiles of 8 rows read them too often.
-// What counts is few instructions a stage, two blocks on a multiprocessor (ranks up to 64), and
-// clusters that all run at once (plan.cpp).
+// Bound by moving x and y (8,192 rows), otherwise by the latency from launch to store (up to 256
+// rows). A tile reads the weights once, mostly from L2; with tiles of 8 rows they are read too
+// often. Speed needs few instructions per stage, two blocks per multiprocessor (ranks up to 64),
+// and clusters that all run at once (plan.cpp).
 //
-// Tried (H200, us): tiles of 128 rows: 79 against 69 with 64 (8,192 rows, 4096 to 4096, rank 64); a
-// lane for each block in the sum over the cluster: 8 % slower at rank 64.
+// Tried (H200, us): tiles of 128 rows: 79 against 69 with 64 (8,192 rows, 4096 to 4096, rank 64);
+// one lane per block in the sum over the cluster: 8 % slower at rank 64.
 #pragma once
 
 #include <type_traits>
@@ -25,16 +25,16 @@
 
 namespace tandem::cuda {
 
-// v as high and low, shared addresses of this lane's row and piece; and this lane's rows of y at
-// column 0, null: none.
+// v as high and low: shared addresses for this lane's row and piece; and column 0 of this lane's
+// rows of y, null: none.
 struct SgmvLeft {
   unsigned high_at, low_at;
   std::byte* y[2];
   bool wide;
 };
 
-// This warp's columns of y += v B^T; 16 kRankTiles ranks of v, or 64 at a time. A unit is four
-// products of eight columns, so chosen that a thread's results are eight neighbours (expand.cuh).
+// This warp's columns of y += v B^T, with 16 kRankTiles ranks of v, or 64 at a time. A unit is four
+// products of eight columns, assigned so that a thread's results are neighbours (expand.cuh).
 template <typename T, int kRankTiles, typename Ring>
 __device__ __forceinline__ void sgmv_expand(Ring& ring, const SgmvWork& w, const SgmvLeft& left,
                                             bool any_rows) {
@@ -105,7 +105,7 @@ __device__ __forceinline__ void sgmv_expand(Ring& ring, const SgmvWork& w, const
   }
 }
 
-// All blocks of the cluster, and all that they wrote.
+// Waits for all blocks of the cluster, and makes all their writes visible.
 __device__ __forceinline__ void meet(bool alone) {
   if (alone) {
     __syncthreads();
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
   const bool wide = p.out_type == LoraType::f32;
   const int size = wide ? 4 : 2;
   const unsigned lane = threadIdx.x % 32;
-  std::byte* y[2];  // of this lane's two rows, column 0; null: no such row
+  std::byte* y[2];  // column 0 of this lane's two rows; null: no such row
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     y[h] = nullptr;
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
   }
   const SgmvShared<Shape> shared(p.max_rank);
   auto at = static_cast<unsigned>(__cvta_generic_to_shared(shared_bytes));
-  asm volatile("mov.u32 %0, %0;" : "+r"(at));  // or the compiler asks for it in every loop
+  asm volatile("mov.u32 %0, %0;" : "+r"(at));  // else the compiler recomputes it in every loop
   SgmvRing<T, kPaged, kTileRows> ring(p, tile.slot, work, at, rows,
                                       {wide ? nullptr : y[0], wide ? nullptr : y[1]});
   const bool few = gridDim.x * gridDim.y * gridDim.z <= 64;
@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
     } else {
       sgmv_shrink<T, 4>(ring, inputs, any_rows, acc);
     }
-    if (pass > 0) __syncthreads();  // the sums before have been added up
+    if (pass > 0) __syncthreads();  // the previous sums have been added up
     sgmv_sum_parts<Shape>(acc, rank_tiles, v + pass, shared.pitch, extra);
   }
   meet(cluster.alone());
@@ -196,7 +196,7 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
   }
 }
 
-// On GPUs whose blocks have too little shared memory, tiles of eight rows instead.
+// On GPUs with too little shared memory per block, uses tiles of eight rows instead.
 template <typename T, bool kPaged, int kTileRows, bool kSpare>
 cudaError_t launch_sgmv(const LoraParams& p, const LoraCut& cut, cudaStream_t stream) {
   constexpr auto kKernel = sgmv_lora<T, kPaged, kTileRows, kSpare>;
@@ -208,7 +208,7 @@ cudaError_t launch_sgmv(const LoraParams& p, const LoraCut& cut, cudaStream_t st
   if (shared.bytes > most) {
     LoraCut shorter = cut;
     shorter.tile_rows = 8;
-    shorter.spare = 0;  // eight rows' clusters are powers of two
+    shorter.spare = 0;  // clusters for eight rows are powers of two
     return std::is_same_v<T, __half> ? launch_lora_f16(p, shorter, stream)
                                      : launch_lora_bf16(p, shorter, stream);
   }

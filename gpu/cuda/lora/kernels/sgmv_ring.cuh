@@ -1,25 +1,25 @@
-// What the blocks of sgmv.cuh read, as one stream of stages through a ring in shared memory: first
-// pieces of A with the rows of x that they meet, then pieces of B with what y holds. Asynchronous
-// 16-byte copies by all threads. B and y do not depend on v, so they travel while v is summed up.
+// The data that blocks of sgmv.cuh read, as one stream of stages through a ring in shared memory:
+// pieces of A with the matching parts of x, then pieces of B with y's values. All threads issue
+// asynchronous 16-byte copies. B and y do not depend on v, so they are in flight while v is summed.
 //
-//   stage of A: up to 64 ranks x kInputs elements of `in`;  beside it kRows x kInputs of x
-//   stage of B: kColumns columns x up to 64 ranks;          beside it kRows x kColumns of y
+//   stage of A: up to 64 ranks x kInputs elements of `in`;  with it kRows x kInputs of x
+//   stage of B: kColumns columns x up to 64 ranks;          with it kRows x kColumns of y
 //
-// Pieces of 16 bytes are exchanged within 128 bytes, so that the eight rows that ldmatrix reads at
-// once meet all banks. y's lie as each thread will read them: a thread copies its own.
+// Pieces of 16 bytes are permuted within 128 bytes, so that the eight rows that ldmatrix reads
+// together touch all banks. y lies as each thread reads it, since a thread copies its own part.
 #pragma once
 
 #include "gpu/cuda/lora/kernels/sgmv_tile.cuh"
 
 namespace tandem::cuda {
 
-// The exchange of 16-byte pieces in B's rows: the eight rows that one ldmatrix reads (0, 1, 8, 9,
-// 16, 17, 24, 25 of a unit, or the same further down) get eight numbers.
+// The permutation of 16-byte pieces in B's rows: the eight rows that one ldmatrix reads (0, 1, 8,
+// 9, 16, 17, 24, 25 of a unit, or the same at an offset) get eight different numbers.
 __device__ __forceinline__ unsigned column_swizzle(unsigned row) {
   return (row & 1) | ((row >> 3 & 3) << 1);
 }
 
-// 16 bytes to shared memory if `any`; zeros where `ok` is false.
+// Copies 16 bytes to shared memory if `any`; zeros if `ok` is false.
 __device__ __forceinline__ void copy16_if(bool any, unsigned to, const std::byte* from, bool ok) {
   asm volatile(
       "{\n.reg .pred q;\nsetp.ne.s32 q, %3, 0;\n"
@@ -37,7 +37,7 @@ class SgmvRing {
  public:
   using Shape = SgmvShape<kTileRows>;
 
-  // `y`: this thread's own rows, column 0; null: not to be copied.
+  // `y`: this thread's own rows, column 0; null: not copied.
   __device__ __forceinline__ SgmvRing(const LoraParams& p, int slot, const SgmvWork& work,
                                       unsigned ring, const SgmvRows<kTileRows>& rows,
                                       const std::byte* const (&y)[2])
@@ -71,8 +71,8 @@ class SgmvRing {
     begin_step();
   }
 
-  // Sends for B of this block into L2, unless it is too much to stay there, and for the beginning
-  // of A if `few` blocks run.
+  // Prefetches this block's B into L2, unless it is too much to stay there, and the beginning of A
+  // if there are `few` blocks.
   __device__ __forceinline__ void prefetch_weights(bool few) const {
     const int in_bytes =
         few ? min((w_.in_end - w_.in_begin) * 2, kPrefetchBytes / round_up(w_.entry.rank, 16)) : 0;
@@ -96,9 +96,9 @@ class SgmvRing {
     }
   }
 
-  // Sends for the first stages. Of those after them the `count` rows of y are sent for into L2,
-  // unless they are too much to stay there, and those of x if `few` blocks run. With more blocks
-  // that costs time, as does going on with it from stage to stage (8,192 rows, 4096 to 14336, rank
+  // Requests the first stages. For later stages it prefetches into L2 the `count` rows of y, unless
+  // they are too much to stay there, and those of x if there are `few` blocks. With more blocks
+  // that costs time, as does prefetching on from stage to stage (8,192 rows, 4096 to 14336, rank
   // 64: 193 us instead of 171).
   __device__ __forceinline__ void fill(bool few, int count) {
 #pragma unroll 1
@@ -123,8 +123,8 @@ class SgmvRing {
     }
   }
 
-  // The shared address of the oldest stage, once it is there for the whole block, which has then
-  // read the stage before: that one's room is sent for anew. The second is for stages of B.
+  // The shared address of the oldest stage, once it has arrived for the whole block. All have read
+  // the stage before it, whose space is requested anew. The second is for stages of B.
   __device__ __forceinline__ unsigned take() {
     wait();
     send();
@@ -140,8 +140,8 @@ class SgmvRing {
  private:
   using Rows = SgmvRows<kTileRows>;
   static constexpr int kPieces = Rows::kPieces;
-  static constexpr int kLine = 64;  // bytes that a prefetch brings
-  static constexpr int kAhead = 6;  // stages that are sent for into L2
+  static constexpr int kLine = 64;  // bytes per prefetch
+  static constexpr int kAhead = 6;  // stages prefetched into L2
   static constexpr int kWeightCopies = Shape::kWeightBytes / 16 / kLoraThreads;
 
   __device__ __forceinline__ unsigned after(unsigned slot) const {
@@ -171,8 +171,8 @@ class SgmvRing {
     commit();
   }
 
-  // Ranks beyond the adapter's and inputs beyond the block's become zeros; ranks that no product
-  // reads, and rows that are none, are left as they are.
+  // Fills ranks past the adapter's and inputs past the block's with zeros; leaves ranks that no
+  // product reads, and rows that do not exist, unchanged.
   __device__ __forceinline__ void send_a() {
     const bool inside = k_ + static_cast<int>(threadIdx.x % kPieces) * 8 < w_.in_end;
     const int ranks = w_.entry.rank - pass_ - static_cast<int>(threadIdx.x / kPieces);
@@ -204,7 +204,7 @@ class SgmvRing {
     for (int i = 0; i < Rows::kCopies; ++i) x_[i] -= back;
   }
 
-  // What this thread copies of the next stage of B.
+  // Finds the part of the next stage of B that this thread copies.
   __device__ __forceinline__ void begin_step() {
     const unsigned row = threadIdx.x >> log_pieces_;
     const unsigned piece = threadIdx.x & ((1U << log_pieces_) - 1);
@@ -214,7 +214,7 @@ class SgmvRing {
     b_from_ = w_.entry.b + std::uint64_t{static_cast<unsigned>(column_) + row} * b_row_ + within;
   }
 
-  // Ranks beyond B's rows become zeros; columns beyond the block's are left as they are.
+  // Fills ranks past B's rows with zeros; leaves columns past the block's unchanged.
   __device__ __forceinline__ void send_b() {
     const int at_once = kLoraThreads >> log_pieces_;
     const int row = static_cast<int>(threadIdx.x) >> log_pieces_;
@@ -256,19 +256,19 @@ class SgmvRing {
   const unsigned ring_;
   unsigned sent_;
   unsigned taken_;
-  // The next stage to send for.
+  // The next stage to request.
   int pass_;
   int k_;
   int column_;
   int step_ = 0;
-  // This thread's part of it: of A, of x, of B, of y.
+  // This thread's part of that stage: of A, x, B and y.
   std::uint64_t a_from_;
   unsigned a_to_, a_row_;
   const std::byte* x_[Rows::kCopies];
-  unsigned has_ = 0;  // bit i: x_[i] is a row; bit 8 + h: y_[h] is
+  unsigned has_ = 0;  // bit i: x_[i] is a row; bit 8 + h: y_[h] is a row
   std::uint64_t b_from_;
   unsigned b_to_, b_row_;
-  int log_pieces_;  // 2, 4 or 8 of 16 bytes to a column of B
+  int log_pieces_;  // log2 of the 16-byte pieces per column of B: 2, 4 or 8
   bool b_inside_;
   const std::byte* y_[2];
 };

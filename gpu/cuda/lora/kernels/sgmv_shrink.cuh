@@ -1,15 +1,15 @@
-// v = x A^T of a tile of sgmv.cuh: a block's part of `in`, and the sum over the cluster.
+// v = x A^T for a tile of sgmv.cuh: a block's part of `in`, and the sum over the cluster.
 #pragma once
 
 #include "gpu/cuda/lora/kernels/sgmv_ring.cuh"
 
 namespace tandem::cuda {
 
-// Shared memory of a block, in bytes from its start: the ring, v in float, partial sums of v's
-// ranks of a pass from the third part on, v as high and low.
+// A block's shared memory, as byte offsets: the ring, v in float, the partial sums of a pass's
+// ranks from the third part on, and v as high and low.
 template <typename Shape>
 struct SgmvShared {
-  int pitch;  // elements from row to row of v: odd multiples of 16 bytes, whichever the type
+  int pitch;  // elements per row of v: an odd multiple of 16 bytes for either type
   int v_at, extra_at, high_at, low_at, bytes;
   static constexpr int kExtraPitch = kPassRanks + 8;
 
@@ -23,7 +23,7 @@ struct SgmvShared {
   }
 };
 
-// Four 8 x 8 matrices of 16-bit elements; lane l gives row l % 8 of matrix l / 8.
+// Loads four 8 x 8 matrices of 16-bit elements; lane l addresses row l % 8 of matrix l / 8.
 __device__ __forceinline__ Words<4> load_matrices(unsigned from) {
   Words<4> v;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -39,7 +39,7 @@ __device__ __forceinline__ void multiply_k16(float (&c)[4], const Words<4>& left
   mma_k16(T(), c, left.w[0], left.w[1], left.w[2], left.w[3], b0, b1);
 }
 
-// This warp's 16 rows of x against 16 kRankTiles ranks of A, over its share of the stages' inputs.
+// Multiplies this warp's 16 rows of x by 16 kRankTiles ranks of A, over its share of the inputs.
 template <typename T, int kRankTiles, typename Ring>
 __device__ __forceinline__ void sgmv_shrink(Ring& ring, int inputs, bool any_rows,
                                             float (&acc)[kPassRanks / 16][2][4]) {
@@ -78,8 +78,8 @@ __device__ __forceinline__ void sgmv_shrink(Ring& ring, int inputs, bool any_row
   }
 }
 
-// The parts' sums of a pass, of all of the block's warps, added up into v, `pitch` floats from row
-// to row, at the pass's ranks.
+// Adds up the sums of a pass from all of the block's warps into v, whose rows are `pitch` floats
+// apart, at the pass's ranks.
 template <typename Shape>
 __device__ __forceinline__ void sgmv_sum_parts(const float (&acc)[kPassRanks / 16][2][4],
                                                int rank_tiles, float* v, int pitch, float* extra) {
@@ -123,7 +123,7 @@ __device__ __forceinline__ void sgmv_sum_parts(const float (&acc)[kPassRanks / 1
   });
 }
 
-// Eight bytes into another block's shared memory, at the address that `here` is in this one's.
+// Writes eight bytes to another block's shared memory, at the address `here` has in this one's.
 __device__ __forceinline__ void write_block(unsigned here, int block, uint2 value) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   unsigned there = 0;
@@ -133,16 +133,16 @@ __device__ __forceinline__ void write_block(unsigned here, int block, uint2 valu
 #endif
 }
 
-// This block's share of the sum of all blocks' v, handed to each of them as high and low. A thread
-// asks all blocks for the same four ranks: so a warp reads and writes runs of bytes of one block
-// after another, where a lane for each block would send four times as many messages.
+// Adds up this block's share of all blocks' v, and writes it to each block as high and low. A
+// thread reads the same four ranks from every block, so that a warp reads and writes contiguous
+// bytes of one block after another; one lane per block would send four times as many messages.
 template <typename T, bool kSpare>
 __device__ __forceinline__ void sgmv_share_v(const SgmvCluster<kSpare>& cluster, int block,
                                              int count, int ranks, const float* v, int pitch,
                                              T* high, T* low) {
-  constexpr int kBatch = 8;  // reads under way at once
+  constexpr int kBatch = 8;  // reads in flight at once
   const int blocks = cluster.blocks();
-  const auto wrap = [&](int at) {  // of a number below twice the blocks
+  const auto wrap = [&](int at) {  // for a number below twice the blocks
     if constexpr (!kSpare) return at & (blocks - 1);
     return at < blocks ? at : at - blocks;
   };

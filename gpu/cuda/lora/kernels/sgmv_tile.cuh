@@ -1,12 +1,12 @@
-// How the blocks of sgmv.cuh share the work, and the threads of a block its tile.
+// How the blocks of sgmv.cuh divide the work, and how a block's threads divide its tile.
 #pragma once
 
 #include "gpu/cuda/lora/kernels/shrink.cuh"
 
 namespace tandem::cuda {
 
-// How a block of eight warps shares a tile of kRows rows: kRowWarps groups of 16 rows; the kParts
-// warps of a group share `in` by turns of 16 elements, later the columns by units of 32.
+// A block of eight warps divides a tile of kRows rows into kRowWarps groups of 16 rows; the kParts
+// warps of a group take `in` 16 elements at a time in rotation, later the columns by units of 32.
 template <int kTileRows>
 struct SgmvShape {
   static constexpr int kRows = kTileRows;
@@ -17,12 +17,12 @@ struct SgmvShape {
   static constexpr int kStages = kRows == 32 ? 3 : 4;
   static constexpr int kRowBytes = kRows * kInputs * 2;          // of x
   static constexpr int kWeightBytes = kPassRanks * kInputs * 2;  // of A
-  static constexpr int kBytes = kRowBytes + kWeightBytes;        // of a stage
+  static constexpr int kBytes = kRowBytes + kWeightBytes;        // per stage
   static_assert(kRows * kColumns * 2 == kRowBytes);              // y
   static_assert(kColumns * kStepRanks * 2 == kWeightBytes);      // B
 };
 
-// A warp's 16 rows of the tile, and its part among the warps of these rows.
+// The first of the warp's 16 rows in the tile; then its index among the warps of these rows.
 template <typename Shape>
 __device__ __forceinline__ int sgmv_row() {
   return static_cast<int>(threadIdx.x / 32) % Shape::kRowWarps * 16;
@@ -31,15 +31,15 @@ template <typename Shape>
 __device__ __forceinline__ int sgmv_part() {
   return static_cast<int>(threadIdx.x / 32) / Shape::kRowWarps;
 }
-// Of a stage's columns, the first of eight that are this thread's.
+// The first of this thread's eight columns in a stage.
 template <typename Shape>
 __device__ __forceinline__ int sgmv_column() {
   return sgmv_part<Shape>() * kUnit + static_cast<int>(threadIdx.x % 4) * 8;
 }
 
-// A launch's cut as the kernel takes it.
+// A launch's cut, in the form that the kernel needs.
 struct SgmvCut : LoraCut {
-  std::uint32_t reciprocal = 0;  // 2^16 over the blocks of a cluster, rounded up
+  std::uint32_t reciprocal = 0;  // 2^16 / the blocks of a cluster, rounded up
 
   explicit SgmvCut(const LoraCut& cut) : LoraCut(cut) {
     const auto n = static_cast<std::uint32_t>(blocks());
@@ -47,8 +47,8 @@ struct SgmvCut : LoraCut {
   }
 };
 
-// The blocks of a cluster: a power of two, or fewer (`kSpare`), for which the multiplications on
-// the way from launch to store would cost 4 % of 8 to 64 rows.
+// The blocks of a cluster: a power of two, or fewer (`kSpare`). The latter needs multiplications
+// between launch and store, which would cost 4 % at 8 to 64 rows, hence the template flag.
 template <bool kSpare>
 class SgmvCluster {
  public:
@@ -59,17 +59,17 @@ class SgmvCluster {
   __device__ __forceinline__ int blocks() const {
     return kSpare ? (1 << log_blocks_) - spare_ : 1 << log_blocks_;
   }
-  // Which of its cluster number `part` of all clusters' blocks is.
+  // The index within its cluster of block number `part`, which counts the blocks of all clusters.
   __device__ __forceinline__ int block_of(int part) const {
     if constexpr (!kSpare) return part & (blocks() - 1);
     return part - divide(part, 0) * blocks();
   }
-  // Number `part` of blocks() << log_parts nearly equal parts of [0, total) begins here; at
-  // multiples of 64.
+  // The beginning of part number `part` of blocks() << log_parts nearly equal parts of [0, total);
+  // a multiple of 64.
   __device__ __forceinline__ int begin(int total, int log_parts, int part) const {
     return min(total, divide((total + 63) / 64 * part, log_parts) * 64);
   }
-  // A block's share of `total`: rounded up, or one more than that.
+  // A block's share of `total`, rounded up; at most one more than that.
   __device__ __forceinline__ int share(int total) const { return divide(total + blocks() - 1, 0); }
 
  private:
@@ -82,22 +82,22 @@ class SgmvCluster {
   unsigned reciprocal_;
 };
 
-// Where a block's own part of the work begins and ends: elements of `in`, and columns.
+// The beginning and end of a block's own part of the work: elements of `in`, and columns.
 struct SgmvWork {
   LoraEntry entry;
   int in_begin, in_end;
   int column_begin, column_end;
 };
 
-// Which rows of x and y a thread copies, multiplies and writes; -1: none.
+// The rows of x and y that a thread copies, multiplies and writes; -1: none.
 template <int kTileRows>
 struct SgmvRows {
   using Shape = SgmvShape<kTileRows>;
-  static constexpr int kPieces = Shape::kInputs / 8;  // of 16 bytes, in a row of an A stage
+  static constexpr int kPieces = Shape::kInputs / 8;  // 16-byte pieces in a row of an A stage
   static constexpr int kRowsAtOnce = kLoraThreads / kPieces;
   static constexpr int kCopies = Shape::kRowBytes / 16 / kLoraThreads;
-  std::int32_t copied[kCopies];  // at threadIdx.x / kPieces of the tile and every kRowsAtOnce
-  std::int32_t own[2];           // of its warp's 16: rows lane / 4 and 8 further
+  std::int32_t copied[kCopies];  // row threadIdx.x / kPieces of the tile, then every kRowsAtOnce
+  std::int32_t own[2];           // rows lane / 4, and 8 further, of its warp's 16
 
   __device__ __forceinline__ SgmvRows(const LoraParams& p, const LoraTile& tile) {
     const auto row = [&](int at) {

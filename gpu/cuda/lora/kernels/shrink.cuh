@@ -1,4 +1,4 @@
-// v = x A^T of a tile: the warps' partial sums, their sum in the block, and across the cluster.
+// v = x A^T for a tile: the warps' partial sums, their sum in the block, then across the cluster.
 #pragma once
 
 #include "gpu/cuda/base/cluster.cuh"
@@ -10,17 +10,17 @@ __host__ __device__ constexpr int round_up(int n, int to) {
   return (n + to - 1) / to * to;
 }
 
-// Floats from row to row of partial sums of so many ranks: off equal banks. Of 48 ranks four fewer,
-// so that two blocks fit a multiprocessor up to rank 128.
+// Floats per row of partial sums for this many ranks, padded to avoid bank conflicts. With up to 48
+// ranks the padding is four less, so that two blocks fit a multiprocessor up to rank 128.
 __host__ __device__ constexpr int partial_pitch(int ranks) {
   return round_up(ranks, kPairRanks) + (ranks > 2 * kPairRanks && ranks <= 3 * kPairRanks ? 4 : 8);
 }
 
-// Shared memory of a block, in bytes from its start: the warps' rings, the block's own v, which the
-// cluster reads, then the warps' partial sums of up to 64 ranks, later v as high and low.
+// A block's shared memory, as byte offsets: the warps' rings, the block's own v, which the cluster
+// reads, then the warps' partial sums of up to 64 ranks, later v as high and low.
 struct LoraShared {
-  int v_pitch;     // elements from row to row of v: its ranks, a multiple of 8
-  int high_pitch;  // of v as high or low: an odd multiple of 32, at least 64 ranks
+  int v_pitch;     // elements per row of v: its ranks, a multiple of 8
+  int high_pitch;  // for v as high or low: an odd multiple of 32, at least 64 ranks
   int v_at;
   int partial_at;
   int bytes;
@@ -30,7 +30,7 @@ struct LoraShared {
     high_pitch = 32 * ((round_up(v_pitch, 64) / 32) | 1);
     v_at = kLoraWarps * kStages * kStageBytes;
     partial_at = v_at + rows * v_pitch * 4;
-    int partial = 0;  // floats a row, the most of any pass
+    int partial = 0;  // floats per row, the maximum over all passes
     for (int ranks = kPairRanks; ranks <= kPassRanks && ranks < max_rank + kPairRanks;
          ranks += kPairRanks) {
       const int floats = (kLoraWarps >> log_rank_groups(ranks)) * partial_pitch(ranks);
@@ -42,8 +42,8 @@ struct LoraShared {
   }
 };
 
-// 16 ranks over this warp's units of `in`, into partial[row][rank], rows `pitch` apart; `row` is
-// the lane's of x, -1: none.
+// Adds 16 ranks over this warp's units of `in` into partial[row][rank], with rows `pitch` apart;
+// `row` is the lane's row of x, -1: none.
 template <typename T, bool kPaged>
 __device__ __forceinline__ void shrink(const LoraParams& p, const LoraWork& w,
                                        WeightStream<T, kPaged, false>& stream, LoraRange k,
@@ -78,7 +78,7 @@ __device__ __forceinline__ void shrink(const LoraParams& p, const LoraWork& w,
   }
 }
 
-// The same for an adapter of up to eight ranks.
+// Likewise for an adapter of up to eight ranks.
 template <typename T, bool kPaged>
 __device__ __forceinline__ void shrink_low_rank(const LoraParams& p, const LoraWork& w,
                                                 WeightStream<T, kPaged, true>& stream, LoraRange k,
@@ -111,7 +111,7 @@ __device__ __forceinline__ float4 sum_of(const float4& a, const float4& b) {
   return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
 }
 
-// Numbers 0, 1, ... as row and quad of columns, without a division.
+// Maps 0, 1, ... to a row and a group of four columns, without a division.
 struct QuadIndex {
   int log_quads;
   __device__ __forceinline__ explicit QuadIndex(int quads) {  // quads > 1
@@ -122,7 +122,7 @@ struct QuadIndex {
   __device__ __forceinline__ int column(int i) const { return (i & ((1 << log_quads) - 1)) * 4; }
 };
 
-// The partial sums of one pass, from `parts` warps, added up into v[row][rank].
+// Adds up the partial sums of one pass, from `parts` warps, into v[row][rank].
 __device__ __forceinline__ void sum_warps(int count, const float* partial, int parts, int pitch,
                                           int rows, int ranks, float* v, int v_pitch) {
   const QuadIndex index(ranks / 4);
@@ -141,8 +141,8 @@ __device__ __forceinline__ void sum_warps(int count, const float* partial, int p
   }
 }
 
-// v of all ranks over the block's units of `in`, complete at the block's next barrier. `row`: the
-// lane's of x, -1: none. `partial`: room for the warps' sums.
+// Computes v for all ranks over the block's units of `in`; complete at the block's next barrier.
+// `row`: the lane's row of x, -1: none. `partial`: space for the warps' sums.
 template <typename T, bool kPaged, bool kLowRank>
 __device__ __forceinline__ void sum_passes(const LoraParams& p, const LoraTile& tile,
                                            const LoraWork& w,
@@ -155,7 +155,7 @@ __device__ __forceinline__ void sum_passes(const LoraParams& p, const LoraTile& 
     const int ranks = min(kPassRanks, v_ranks - rank0);
     const int log_groups = log_rank_groups(ranks);
     const int pitch = partial_pitch(ranks);
-    if (rank0 > 0) __syncthreads();  // the sums before have been read
+    if (rank0 > 0) __syncthreads();  // the previous sums have been read
     float* own = partial + (w.warp >> log_groups) * most_rows * pitch;
     const LoraRange k = w.inputs(log_groups);
     if constexpr (kLowRank) {
@@ -173,7 +173,7 @@ __device__ __forceinline__ void sum_passes(const LoraParams& p, const LoraTile& 
   }
 }
 
-// Four numbers as sums of two of T.
+// Splits each of four numbers into a sum of two of type T.
 template <typename T>
 __device__ __forceinline__ void split(T, const float4& sum, uint2& high, uint2& low) {
   const float all[4] = {sum.x, sum.y, sum.z, sum.w};
@@ -190,9 +190,9 @@ __device__ __forceinline__ void split(T, const float4& sum, uint2& high, uint2& 
   low = make_uint2(pack(T(), rest[0], rest[1]), pack(T(), rest[2], rest[3]));
 }
 
-// The sum of all blocks' v as high and low, zeros after the ranks up to a multiple of 64. A lane
-// reads four sums of one block; the lanes that read the same four of the others add them up.
-// `first_block`: of the tile's blocks in the cluster.
+// Adds up all blocks' v as high and low, with zeros from the last rank to a multiple of 64. A lane
+// reads four sums of one block; the lanes that read the same four of other blocks add them up.
+// `first_block`: the first of the tile's blocks in the cluster.
 template <typename T>
 __device__ __forceinline__ void gather_v(int log_blocks, int first_block, int count, const float* v,
                                          int ranks, int v_pitch, T* high, T* low, int pitch) {

@@ -1,14 +1,14 @@
-// The weights a warp reads, as one stream of stages through a ring in shared memory that belongs to
-// this warp alone: first its pieces of A, then its pieces of B. Asynchronous 16-byte copies; a
-// stage is 4 KiB; no barrier but the warp's own.
+// The weights that a warp reads, as one stream of stages through a ring in shared memory that
+// belongs to this warp alone: first its pieces of A, then its pieces of B. Copies are asynchronous,
+// 16 bytes each; a stage is 4 KiB; the only barrier is the warp's own.
 //
-//   A stage: 16 ranks x 128 elements of `in`, rows of 256 bytes; in launches of no more than eight
-//            ranks 8 x 256
-//   B stage: whole units of 32 columns when B's rows have 8, 16, 32 or 64 elements (then they are
-//            one run of bytes); else one unit x 64 ranks, rows of 128 bytes, zeros after B's own
+//   A stage: 16 ranks x 128 elements of `in`, rows of 256 bytes; or 8 x 256 in launches with at
+//            most eight ranks
+//   B stage: whole units of 32 columns if B's rows have 8, 16, 32 or 64 elements (contiguous
+//            bytes); otherwise one unit x 64 ranks, rows of 128 bytes, with zeros after B's own
 //
-// Rows of 128 bytes or multiples have their 64-byte halves exchanged in odd rows, so that the eight
-// lanes of a 16-byte shared load, which read two rows, meet all banks.
+// Rows whose size is a multiple of 128 bytes have their 64-byte halves swapped in odd rows, so that
+// the eight lanes of a 16-byte shared load, which read two rows, touch all banks.
 #pragma once
 
 #include "gpu/cuda/base/cache_policy.cuh"
@@ -17,19 +17,19 @@
 
 namespace tandem::cuda {
 
-inline constexpr int kShortTileRows = 8;  // of a tile in fused.cuh
+inline constexpr int kShortTileRows = 8;  // rows per tile in fused.cuh
 inline constexpr int kLogLoraWarps = 3;
 inline constexpr int kLoraWarps = 1 << kLogLoraWarps;
 inline constexpr int kLoraThreads = 32 * kLoraWarps;
 inline constexpr int kStageBytes = 4096;
 inline constexpr int kStages = 3;
 inline constexpr int kUnit = 32;       // elements of `in`, or columns of y
-inline constexpr int kChunkUnits = 4;  // of an A stage
-inline constexpr int kPairRanks = 16;  // of an A stage
-inline constexpr int kPassRanks = 64;  // ranks that the warps sum up at once
-inline constexpr int kStepRanks = 64;  // of a B stage
+inline constexpr int kChunkUnits = 4;  // per A stage
+inline constexpr int kPairRanks = 16;  // per A stage
+inline constexpr int kPassRanks = 64;  // ranks that the warps sum up together
+inline constexpr int kStepRanks = 64;  // per B stage
 
-// Part number `part` of [0, total) cut into 2^log_parts nearly equal ones.
+// Part number `part` of [0, total) when it is cut into 2^log_parts nearly equal parts.
 struct LoraRange {
   int begin;
   int end;
@@ -37,15 +37,15 @@ struct LoraRange {
       : begin((total * part) >> log_parts), end((total * (part + 1)) >> log_parts) {}
 };
 
-// How the warps of a block share a pass of up to 64 ranks: 2^log_groups groups of warps by pairs of
-// eight ranks, and the warps of a group by `in`. Long pieces of few rows of A beat short pieces of
-// many, and fewer partial sums are left to add. Three pairs go one after another.
+// The warps of a block divide a pass of up to 64 ranks into 2^log_groups groups of warps, by pairs
+// of eight ranks; the warps of a group split `in`. Long pieces of few rows of A are better than
+// short pieces of many, and leave fewer partial sums. Three pairs are processed one after another.
 __host__ __device__ inline int log_rank_groups(int pass_ranks) {
   if (pass_ranks > 2 * kPairRanks) return pass_ranks <= 3 * kPairRanks ? 0 : 2;
   return pass_ranks > kPairRanks ? 1 : 0;
 }
 
-// From a byte of an adapter to its address.
+// Maps a byte of an adapter to its address.
 template <bool kPaged>
 struct WeightBytes {
   const std::byte* base;
@@ -70,7 +70,7 @@ __device__ __forceinline__ unsigned swap_halves(unsigned offset, int odd_bit) {
   return offset ^ (((offset >> odd_bit) & 1) << 6);
 }
 
-// 16 bytes to shared memory; zeros where `ok` is false. `policy`: cache_policy.cuh.
+// Copies 16 bytes to shared memory; zeros if `ok` is false. `policy`: cache_policy.cuh.
 __device__ __forceinline__ void copy16(unsigned to, const std::byte* from, bool ok,
                                        std::uint64_t policy) {
   asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(to),
@@ -78,17 +78,17 @@ __device__ __forceinline__ void copy16(unsigned to, const std::byte* from, bool 
                : "memory");
 }
 
-// What a block knows about its work.
+// The data that a block has about its work.
 struct LoraWork {
   LoraEntry entry;
-  int rank;  // of the loops: the adapter's, or what it is padded to
+  int rank;  // for the loops: the adapter's rank, or what it is padded to
   int in;
   int cols;
-  int warp;           // of the block
+  int warp;           // in the block
   int g, t;           // of the lane, see mma.cuh
-  int block;          // of the cluster
+  int block;          // in the cluster
   int log_blocks;     // in the cluster
-  LoraRange columns;  // units of this warp
+  LoraRange columns;  // this warp's units
 
   // This warp's units of `in` in a pass.
   __device__ __forceinline__ LoraRange inputs(int log_groups) const {
@@ -98,10 +98,10 @@ struct LoraWork {
   }
 };
 
-// Where a byte of B lies in its stage. Lanes that read at once read two neighbouring rows, or 64
-// bytes of them, of which the first are 0, 8, 16 and 24 or as much further down (expand.cuh):
-// pieces of 16 bytes are exchanged so that these meet all banks, as do those that are written at
-// once. Within 512 bytes, at multiples of which stages begin.
+// The place of a byte of B in its stage. Lanes that read together read two neighbouring rows, or 64
+// bytes of them, the first of which are 0, 8, 16 and 24 or the same at an offset (expand.cuh):
+// pieces of 16 bytes are permuted so that these touch all banks, as do pieces that are written
+// together. The permutation stays within 512 bytes, at multiples of which stages begin.
 __device__ __forceinline__ unsigned place_of_b(unsigned at, unsigned row_bytes) {
   if (row_bytes == 16) return at ^ ((at >> 7 & 3) << 5);
   if (row_bytes == 32) return at ^ ((at >> 8 & 1) << 6);
@@ -112,7 +112,7 @@ __device__ __forceinline__ unsigned place_of_b(unsigned at, unsigned row_bytes) 
 template <typename T, bool kPaged, bool kLowRank>
 class WeightStream {
  public:
-  // `ring`: shared address of this warp's kStages stages. `with_a` false: B alone.
+  // `ring`: shared address of this warp's kStages stages. `with_a` false: only B is read.
   __device__ __forceinline__ WeightStream(const LoraParams& p, int slot, const LoraWork& work,
                                           unsigned ring, bool with_a = true)
       : w_(work),
@@ -129,7 +129,7 @@ class WeightStream {
     begin_pass();
   }
 
-  // Sends for the next stage, into the slot after the last one's; nothing when all was sent for.
+  // Requests the next stage, into the slot after the last one's; nothing if all are requested.
   __device__ __forceinline__ void send() {
     if (in_a_) {
       if constexpr (kLowRank) {
@@ -145,7 +145,7 @@ class WeightStream {
     commit();
   }
 
-  // The shared address of the oldest stage, once it is there.
+  // Returns the shared address of the oldest stage, once it has arrived.
   __device__ __forceinline__ unsigned take() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 1) : "memory");
     __syncwarp();
@@ -154,8 +154,8 @@ class WeightStream {
     return slot;
   }
 
-  // The stage of the last take() has been read by the whole warp: reuse it. The second and third
-  // are for stages of B, as whole_rows() says: less code, fewer registers.
+  // Reuses the stage of the last take(), which the whole warp has read. The second and third are
+  // for stages of B, as whole_rows() says: less code, fewer registers.
   __device__ __forceinline__ void release() {
     __syncwarp();
     send();
@@ -188,7 +188,7 @@ class WeightStream {
     const unsigned begin = static_cast<unsigned>(unit_) * (kUnit * kSize) + lane % 16 * 16;
     const unsigned end = min(static_cast<unsigned>(unit_end_) * (kUnit * kSize), row_bytes);
     const int r = rank_ + static_cast<int>(lane / 16);
-    // Rows of A that this lane has left; none past the end of its piece of `in`.
+    // The number of rows of A left for this lane; none past the end of its piece of `in`.
     const int rows = begin < end ? w_.entry.rank - r : 0;
     std::uint64_t from =
         w_.entry.a + static_cast<std::uint64_t>(static_cast<unsigned>(r)) * row_bytes + begin;
@@ -199,7 +199,7 @@ class WeightStream {
       copy16(to + static_cast<unsigned>(i) * 512, ok ? bytes_.at(from) : nullptr, ok, once_);
       from += 2 * row_bytes;
     }
-    // Next: further along `in`, then this warp's next ranks of the pass, then the next pass.
+    // Next: further along `in`, then this warp's next ranks in the pass, then the next pass.
     unit_ += kChunkUnits;
     if (unit_ < unit_end_) return;
     unit_ = unit_begin_;
@@ -209,7 +209,7 @@ class WeightStream {
     begin_pass();
   }
 
-  // Eight ranks of twice as many elements.
+  // Eight ranks with twice as many elements each.
   __device__ __forceinline__ void send_a_low_rank() {
     const unsigned lane = threadIdx.x % 32;
     const unsigned row_bytes = static_cast<unsigned>(w_.in) * kSize;
@@ -229,7 +229,7 @@ class WeightStream {
     in_a_ = false;
   }
 
-  // Finds this warp's part of the pass, or of the first one after it in which it has a part.
+  // Finds this warp's part of the pass, or of the next pass in which it has one.
   __device__ __forceinline__ void begin_pass() {
 #pragma unroll 1
     for (;; pass_ += kPassRanks) {
@@ -295,7 +295,7 @@ class WeightStream {
   unsigned taken_;
   int per_stage_;
   bool whole_rows_;
-  // The next stage to send for.
+  // The next stage to request.
   bool in_a_;
   int log_groups_ = 0;
   int unit_begin_ = 0;

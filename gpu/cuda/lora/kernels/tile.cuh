@@ -1,19 +1,19 @@
-// Which rows, adapter and matrix a block works for, and where the bytes of its weights lie.
+// Finds the rows, adapter and matrix that a block works on, and the addresses of its weights.
 #pragma once
 
 #include "gpu/cuda/lora/kernels/params.h"
 
 namespace tandem::cuda {
 
-// Rows [first, first + count) of LoraParams::rows, all of adapter `slot`; count 0: nothing to do.
+// Rows [first, first + count) of LoraParams::rows, all of adapter `slot`; count 0: no work.
 struct LoraTile {
   std::int32_t slot = 0;
   std::int32_t first = 0;
   std::int32_t count = 0;
 };
 
-// Tile number `wanted` of the segments cut into pieces of `tile_rows`. Every warp looks for itself:
-// a lane sums kPerLane neighbouring segments, one scan over the warp finds the lane.
+// Finds tile number `wanted` of the segments cut into pieces of `tile_rows`. Every warp searches by
+// itself: a lane sums kPerLane neighbouring segments, one scan over the warp finds the lane.
 template <int kPerLane>
 __device__ __forceinline__ bool scan_segments(const LoraParams& p, int base, int tile_rows,
                                               int& before, int wanted, LoraTile& tile) {
@@ -77,7 +77,7 @@ __device__ __forceinline__ LoraTile find_tile(const LoraParams& p, int tile_rows
   return tile;
 }
 
-// Blocks that find_tile needs at most, whatever the segments hold.
+// The maximum number of blocks that find_tile needs, whatever the segments contain.
 inline std::int32_t tile_bound(const LoraParams& p, int tile_rows) {
   if (p.segments == nullptr) return p.num_rows;
   if (p.max_count <= tile_rows) return p.num_segments;

@@ -1,14 +1,14 @@
-// Rows of x and y that a block of tiles of eight rows works on: what it sends for early, and which
-// columns are whose.
+// The rows of x and y of a block with tiles of eight rows: which it prefetches, and which columns
+// each warp has.
 #pragma once
 
 #include "gpu/cuda/lora/kernels/stream.cuh"
 
 namespace tandem::cuda {
 
-// Sends for rows' pieces into L2: of x, what the block's warps will read; of y, what they add to,
-// unless it is so much that it would not stay there, or tiles are so many that the weights, whose
-// turn is first, would wait for it (256 rows, 4096 to 14336, rank 8: 43.4 us instead of 44.6).
+// Prefetches rows' pieces into L2: of x, those that the block's warps will read; of y, those that
+// they add to, unless y is too much to stay there, or there are so many tiles that the weights,
+// which come first, would be delayed (256 rows, 4096 to 14336, rank 8: 43.4 us instead of 44.6).
 template <typename T>
 __device__ __forceinline__ void prefetch_rows(const LoraParams& p, const LoraTile& tile,
                                               const LoraOutput& out, LoraRange k, int column_begin,
@@ -35,13 +35,13 @@ __device__ __forceinline__ void prefetch_rows(const LoraParams& p, const LoraTil
   }
 }
 
-// Which tile a block works for, and as which block of how many.
+// The tile that a block works on, and the block's place among those that share it.
 struct LoraPlace {
   int tile;
-  int log_blocks;   // that share the tile's `in`
-  int first_block;  // of these in the cluster
-  int block;        // of these
-  int log_parts;    // that share the tile's columns
+  int log_blocks;   // blocks that share the tile's `in`
+  int first_block;  // the first of these in the cluster
+  int block;        // this block's index among these
+  int log_parts;    // blocks that share the tile's columns
   int part;
 
   __device__ __forceinline__ explicit LoraPlace(const LoraCut& cut) {
@@ -58,7 +58,7 @@ struct LoraPlace {
   }
 };
 
-// A warp's columns, in units. Parts of several begin with a cache line of y (expand.cuh).
+// A warp's columns, in units. Parts of several units begin at a cache line of y (expand.cuh).
 __device__ __forceinline__ LoraRange warp_columns(int all, int log_parts, int part) {
   if (all >> log_parts < 4) return {all, log_parts, part};
   LoraRange lines((all + 1) / 2, log_parts, part);

@@ -1,4 +1,4 @@
-// The client against the house's own server, and against sockets that do as they like.
+// The client against our own server, and against sockets that misbehave.
 #include "base/http/client/http_client.h"
 
 #include <arpa/inet.h>
@@ -23,7 +23,7 @@ namespace {
 constexpr CallDeadlines kPatient{std::chrono::seconds(10), std::chrono::seconds(10),
                                  std::chrono::seconds(10)};
 
-// Notes what comes, and ends the loop with the call.
+// Records the events, and ends the loop with the call.
 struct Notes final : CallEvents {
   explicit Notes(EventLoop& of) : loop(of) {}
   void on_head(const CallHead& got) override { head = got; }
@@ -45,7 +45,7 @@ struct Notes final : CallEvents {
   std::function<void()> on_piece;
 };
 
-// Listens, and answers each connection with the text given, byte for byte; then closes it, or holds
+// Listens, and answers each connection with the given text, byte by byte; then closes it or holds
 // it open.
 class RawServer {
  public:
@@ -99,7 +99,7 @@ class RawServer {
 
 class HttpClientTest : public HttpTest {
  protected:
-  // The call, run to its end on a loop of its own.
+  // Runs the call to its end on a loop of its own.
   static Notes& run(Notes& notes, HttpClient& client, int port, const CallRequest& request,
                     const CallDeadlines& deadlines = kPatient) {
     const auto call = client.call({"127.0.0.1", port}, request, deadlines, notes);
@@ -141,7 +141,7 @@ TEST_F(HttpClientTest, HandsAStreamOnPieceByPieceAndCancelsIt) {
   notes.on_piece = [&] {
     if (notes.body == "one") handler.feed(0)->say("two");
     if (notes.body != "onetwo") return;
-    call.reset();  // within its own event
+    call.reset();  // from within its own event
     loop.stop();
   };
   call = client.call({"127.0.0.1", port}, {.target = "/stream"}, kPatient, notes);
@@ -154,14 +154,14 @@ TEST_F(HttpClientTest, HandsAStreamOnPieceByPieceAndCancelsIt) {
 
 TEST_F(HttpClientTest, UsesAConnectionAgainAndReplacesOneThatTheServerClosed) {
   const std::string ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-  RawServer raw_server({ok, ok});  // closes each connection, though it may be kept
+  RawServer raw_server({ok, ok});  // closes each connection, although it could be kept
   EventLoop loop;
   HttpClient client(loop);
   int calls = 0;
   Notes first(loop);
   Notes second(loop);
   std::unique_ptr<HttpCall> call;
-  // From within the end of the first, when the server may or may not have closed.
+  // Calls from within the end of the first call, when the server may or may not have closed.
   struct Chain final : CallEvents {
     std::function<void()> next;
     void on_head(const CallHead&) override {}

@@ -1,4 +1,4 @@
-// The client under TLS, against a server with a certificate of its own making.
+// The client under TLS, against a server with a self-signed certificate.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
@@ -29,7 +29,7 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using ::testing::HasSubstr;
 
-// A key and a certificate that it signs itself, for 127.0.0.1 and no name, as PEM.
+// A key and its self-signed certificate, for 127.0.0.1 and no name, as PEM.
 std::string make_certificate() {
   const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(EVP_EC_gen("P-256"), EVP_PKEY_free);
   const std::unique_ptr<X509, decltype(&X509_free)> made(X509_new(), X509_free);
@@ -55,7 +55,7 @@ std::string make_certificate() {
   return {text, static_cast<std::size_t>(size)};
 }
 
-// Serves one connection after the other: each request on it is answered by `answer`.
+// Serves one connection after another, and sends `answer` to each request.
 class TlsServer {
  public:
   TlsServer(const std::string& pem, std::string answer)
@@ -75,7 +75,7 @@ class TlsServer {
   TlsServer& operator=(const TlsServer&) = delete;
 
   int port() const { return acceptor_.local_endpoint().port(); }
-  int connections() const { return connections_; }  // when no call is under way
+  int connections() const { return connections_; }  // valid when no call is in flight
 
  private:
   using Stream = asio::ssl::stream<tcp::socket>;
@@ -132,7 +132,7 @@ struct Heard final : CallEvents {
   std::string body;
   std::optional<CallEnd> end;
   std::string reason;
-  std::function<void()> then;  // instead of the loop's end, once
+  std::function<void()> then;  // runs once, instead of ending the loop
 };
 
 class Tls : public ::testing::Test {
@@ -140,7 +140,7 @@ class Tls : public ::testing::Test {
   static constexpr CallDeadlines kPatient{std::chrono::seconds(20), std::chrono::seconds(20),
                                           std::chrono::seconds(20)};
 
-  // Whom clients trust that begin from now on.
+  // Sets the authority that later clients trust.
   void trust(const std::string& pem) {
     const std::string file = dir_.path() / "trusted.pem";
     std::ofstream(file) << pem;
@@ -148,7 +148,7 @@ class Tls : public ::testing::Test {
   }
   void TearDown() override { ::unsetenv("SSL_CERT_FILE"); }
 
-  // `times`: calls one after the other.
+  // `times`: the number of calls, one after another.
   void ask(const HttpAddress& address, int times = 1) {
     if (times > 1) {
       heard_.then = [this, address, times] {
@@ -217,7 +217,7 @@ TEST_F(Tls, TakesNoAnswerThatWasCutOff) {
   const std::string pem = make_certificate();
   trust(pem);
   auto server = std::make_unique<TlsServer>(pem, "HTTP/1.1 200 OK\r\n\r\nhalf");
-  // Ends the server, without TLS's farewell, when the first bytes are there.
+  // Ends the server, without TLS's closing message, when the first bytes have arrived.
   struct Ends final : CallEvents {
     Ends(std::unique_ptr<TlsServer>& of, EventLoop& on) : server(of), loop(on) {}
     void on_head(const CallHead&) override {}

@@ -20,7 +20,7 @@ HttpRequest request_of(std::string method, std::string path) {
   return request;
 }
 
-// Answers with the route's path; `closed` is the server's own reason to refuse.
+// Answers with the route's path; `closed` makes the server refuse for a reason of its own.
 class Service final : public RestService {
  public:
   Service()

@@ -79,7 +79,7 @@ TEST_F(OtlpExporterTest, DropsWhatIsRefusedForGood) {
   EXPECT_EQ(now_lost(), 3U);
 }
 
-// What the queue and the batch under way hold, no more; and nobody is kept.
+// Without a collector it uses no more than the queue and the batch in flight, and blocks nobody.
 TEST_F(OtlpExporterTest, CostsItsQueueAloneWhereThereIsNoCollector) {
   int port = 0;
   {
@@ -96,7 +96,7 @@ TEST_F(OtlpExporterTest, CostsItsQueueAloneWhereThereIsNoCollector) {
     EXPECT_LT(seconds_between(begin, SteadyClock().now()), 10);
   }
   EXPECT_EQ(now_exported(), 0U);
-  EXPECT_EQ(now_lost(), 10000U);  // at its end, all of them
+  EXPECT_EQ(now_lost(), 10000U);  // all of them, once it has ended
 }
 
 TEST_F(OtlpExporterTest, FindsACollectorThatComesLater) {

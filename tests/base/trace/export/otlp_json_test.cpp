@@ -33,7 +33,7 @@ TEST(OtlpJson, HasWhatACollectorReads) {
   EXPECT_EQ(list[0]["startTimeUnixNano"], "1000000000000005000");
   EXPECT_EQ(list[0]["endTimeUnixNano"], "1000000001000005000");
   EXPECT_EQ(list[0]["status"]["code"], 2);
-  ASSERT_EQ(list[0]["attributes"].size(), 3U);  // what JSON cannot say is left out
+  ASSERT_EQ(list[0]["attributes"].size(), 3U);  // values that JSON cannot represent are left out
   EXPECT_EQ(list[0]["attributes"][0]["value"]["stringValue"], "x\n\xef\xbf\xbd");
   EXPECT_EQ(list[0]["attributes"][1]["value"]["intValue"], "3");
   EXPECT_EQ(list[0]["attributes"][2]["value"]["doubleValue"], 0.5);

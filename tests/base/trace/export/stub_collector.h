@@ -1,4 +1,4 @@
-// A collector of OpenTelemetry that a test scripts: what it was sent, and what it answers.
+// An OpenTelemetry collector for tests: records what it receives, and answers as scripted.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ class StubCollector final : public HttpHandler {
     const std::lock_guard lock(mutex_);
     return calls_;
   }
-  // All spans that were taken, each with its "service"; waits until `enough` says so.
+  // All spans received so far, each with its "service"; waits until `enough` returns true.
   std::vector<nlohmann::json> spans(
       const std::function<bool(const std::vector<nlohmann::json>&)>& enough) {
     std::unique_lock lock(mutex_);
@@ -87,7 +87,7 @@ class StubCollector final : public HttpHandler {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  int status_ = 200;  // guarded by mutex_, like all below
+  int status_ = 200;  // guarded by mutex_, as are the fields below
   int calls_ = 0;
   std::vector<nlohmann::json> spans_;
   std::unique_ptr<HttpServer> server_;
