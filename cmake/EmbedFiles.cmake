@@ -1,6 +1,6 @@
 # cmake -DOUT=files.cpp -DFOLDER=dir -DFILES=a.html,b.js -P EmbedFiles.cmake
-# Writes a source with the bytes of these files (base/dashboard/page_files.h), each with a tag that
-# is another one when its bytes are.
+# Writes a source file with the bytes of these files (base/dashboard/page_files.h), each with a tag
+# that changes when the bytes change.
 string(REPLACE "," ";" FILES "${FILES}")
 set(bytes "")
 set(rows "")

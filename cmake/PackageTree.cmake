@@ -1,4 +1,4 @@
-# Run by CPack on what it has installed, before it packs that: as Debian's policy wants files.
+# CPack runs this on the installed files before it packs them, to make them follow Debian's policy.
 file(GLOB pages "${CPACK_TEMPORARY_DIRECTORY}/usr/share/man/man1/*.1")
 set(documents "${CPACK_TEMPORARY_DIRECTORY}/usr/share/doc/tandem")
 file(RENAME "${documents}/CHANGELOG.md" "${documents}/changelog")

@@ -11,15 +11,15 @@ endif()
 
 find_program(TANDEM_CCACHE ccache)
 if(TANDEM_CCACHE)
-  # What another clone has compiled counts here, too: paths are hashed relative to the clone. The
-  # sloppiness lets ccache see through precompiled headers and trust files that are just checked out.
+  # Results of other clones are reused, because paths are hashed relative to the clone. The
+  # sloppiness lets ccache look into precompiled headers and trust files that were just checked out.
   set(TANDEM_CCACHE ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${TANDEM_CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${TANDEM_CCACHE})
 endif()
 
-# CMake's own -O3 takes the compiler a sixth longer, and pays only for loops over many numbers (FAST and
-# HOT, TandemTargets.cmake). Flags that somebody has given stay.
+# CMake's default -O3 takes a sixth longer to compile and pays only for loops over many numbers
+# (FAST and HOT, TandemTargets.cmake). Flags that the user has given are kept.
 if(CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O3 -DNDEBUG")
   set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 endif()
@@ -28,17 +28,17 @@ add_library(tandem_options INTERFACE)
 target_compile_options(tandem_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # GCC 12 sees overlaps in std::string concatenation that are not there (GCC bug 105651).
+  # GCC 12 warns of overlaps in std::string concatenation that do not exist (GCC bug 105651).
   target_compile_options(tandem_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
 endif()
 target_include_directories(tandem_options INTERFACE "${PROJECT_SOURCE_DIR}")
 
 if(TANDEM_SANITIZE STREQUAL "address")
-  # Without the checks of pointers that took more than half of the compiler's time: a null or foreign
-  # pointer ends in AddressSanitizer's report anyway. The fuzzers have more of them.
+  # Pointer checks are left out because they took more than half of the compile time, and
+  # AddressSanitizer reports a null or foreign pointer anyway. The fuzzers have more checks.
   #
-  # Release's flags come first and are then taken back, for all but the tests' own lines: they are
-  # compiled as in release, word for word (tandem_test_options).
+  # Release's flags come first and are then overridden, except for the tests' own sources, which are
+  # compiled with exactly the release command (tandem_test_options).
   set(CMAKE_CXX_FLAGS_DEBUG "${CMAKE_CXX_FLAGS_RELEASE}")
   add_compile_options(-O1 -g1 -UNDEBUG -fsanitize=address,undefined
     -fno-sanitize=null,object-size,vptr,alignment,pointer-overflow,nonnull-attribute,returns-nonnull-attribute
@@ -52,7 +52,7 @@ elseif(TANDEM_SANITIZE STREQUAL "fuzzer")
   if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     message(FATAL_ERROR "TANDEM_SANITIZE=fuzzer needs Clang: cmake --preset fuzz")
   endif()
-  # What Clang alone warns of is not ours to mend.
+  # Warnings that only Clang gives are not errors.
   target_compile_options(tandem_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-error>)
   add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=null,object-size,vptr
     -fno-sanitize-recover=undefined -fno-omit-frame-pointer)

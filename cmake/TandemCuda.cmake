@@ -1,6 +1,7 @@
-# Decides whether the CUDA device is built: TANDEM_HAVE_CUDA, and for which GPUs. TANDEM_HAVE_GPU:
-# this machine has one, so that ctest can run what needs it. TANDEM_CUDA_HOPPER: compute capability
-# 9.0 is one of them, so that code for sm_90a, which runs on no other, is made beside theirs.
+# Decides whether the CUDA device is built (TANDEM_HAVE_CUDA), and for which GPUs. TANDEM_HAVE_GPU:
+# this machine has a GPU, so ctest can run the tests that need one. TANDEM_CUDA_HOPPER: compute
+# capability 9.0 is among the targets, so code for sm_90a, which runs on nothing else, is built as
+# well.
 find_program(TANDEM_NVCC nvcc PATHS /usr/local/cuda/bin)
 set(TANDEM_CUDA_ARCHITECTURES "$ENV{TANDEM_CUDA_ARCHITECTURES}" CACHE STRING
     "GPUs to compile for, as CMAKE_CUDA_ARCHITECTURES, such as 90; empty: this machine's")
@@ -17,7 +18,7 @@ elseif(NOT TANDEM_NVCC)
   endif()
   message(STATUS "CUDA: left out, there is no nvcc on PATH or in /usr/local/cuda/bin; the host device is built")
 elseif(no_gpu AND TANDEM_CUDA STREQUAL "AUTO" AND TANDEM_CUDA_ARCHITECTURES STREQUAL "")
-  # Kernels take many minutes to compile, for each architecture, and nothing here could run them.
+  # Kernels take many minutes to compile per architecture, and this machine could not run them.
   message(STATUS "CUDA: left out, this machine has no GPU; the host device is built. To build for another "
                  "machine's, name it: TANDEM_CUDA_ARCHITECTURES=90 in the environment (H100, H200)")
 else()
@@ -38,7 +39,8 @@ if(TANDEM_HAVE_CUDA)
   endif()
   set(CMAKE_CUDA_COMPILER ${TANDEM_NVCC})
   enable_language(CUDA)
-  # Not CMake's "-isystem=": the compiler cache does not know it, so that clones share nothing.
+  # CMake's default "-isystem=" is unknown to the compiler cache, so that clones would share
+  # nothing.
   set(CMAKE_INCLUDE_SYSTEM_FLAG_CUDA "-isystem ")
   if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc has it
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
@@ -51,7 +53,7 @@ if(TANDEM_HAVE_CUDA)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${TANDEM_CCACHE})
   endif()
   find_package(CUDAToolkit REQUIRED)
-  # fmt 9 leaves constexpr out under nvcc in some of its functions only, which then do not compile.
+  # Under nvcc fmt 9 omits constexpr in only some of its functions, which then do not compile.
   target_compile_definitions(tandem_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
   set(architectures ${CMAKE_CUDA_ARCHITECTURES})
   if(architectures STREQUAL "native")

@@ -1,5 +1,6 @@
-# Libraries that the distribution ships (docs/dependencies.md says why each is here); tools/install-deps
-# installs them. Each becomes one imported target, of a version that fits (TandemVersions.cmake).
+# Libraries from the distribution (docs/dependencies.md gives the reason for each);
+# tools/install-deps installs them. Each becomes an imported target if its version fits
+# (TandemVersions.cmake).
 include(TandemVersions)
 option(TANDEM_ANY_VERSION "Try versions of libraries that are older or newer than those known to work" OFF)
 if(POLICY CMP0167)
@@ -18,7 +19,7 @@ else()
   find_package(OpenMP REQUIRED COMPONENTS CXX)  # only to tell oneDNN, built on it, to stay on one thread
 endif()
 
-# tandem_find(NAME FROM oldest [BELOW first] PACKAGE package [COMPONENTS name]): by find_package.
+# tandem_find(NAME FROM oldest [BELOW first] PACKAGE package [COMPONENTS name]) uses find_package.
 macro(tandem_find name)
   cmake_parse_arguments(FIND "" "FROM;BELOW;PACKAGE;COMPONENTS" "" ${ARGN})
   find_package(${name} QUIET COMPONENTS ${FIND_COMPONENTS})
@@ -47,7 +48,8 @@ if(TANDEM_TESTS)
   tandem_find(GTest FROM 1.12 BELOW 2 PACKAGE "libgtest-dev, libgmock-dev")
 endif()
 
-# tandem_pkg_config(PREFIX MODULE FROM oldest [BELOW first] PACKAGE package): PkgConfig::PREFIX.
+# tandem_pkg_config(PREFIX MODULE FROM oldest [BELOW first] PACKAGE package) makes
+# PkgConfig::PREFIX.
 find_package(PkgConfig QUIET)
 tandem_needs(pkg-config FOUND "${PkgConfig_FOUND}" VERSION "${PKG_CONFIG_VERSION_STRING}" FROM 0.29 PACKAGE pkg-config)
 macro(tandem_pkg_config prefix module)
@@ -64,7 +66,8 @@ tandem_pkg_config(SECCOMP libseccomp FROM 2.5.4 BELOW 3 PACKAGE libseccomp-dev)
 tandem_pkg_config(HTTPLIB cpp-httplib FROM 0.11 BELOW 1 PACKAGE libcpp-httplib-dev)
 tandem_pkg_config(UTF8PROC libutf8proc FROM 2.6 PACKAGE libutf8proc-dev)  # tells its ABI: 2.6 is of 2.8, 3.0 of 2.9
 
-# Not by Debian's dnnl-config.cmake: it demands OpenCL's headers, which we never use.
+# Debian's dnnl-config.cmake is not used, because it requires OpenCL's headers, which we do not
+# need.
 find_library(TANDEM_DNNL_LIBRARY dnnl)
 find_path(TANDEM_DNNL_INCLUDE oneapi/dnnl/dnnl.hpp)
 set(dnnl_found OFF)

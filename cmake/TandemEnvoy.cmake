@@ -1,13 +1,14 @@
-# `tandem pick` speaks Envoy's external processing over gRPC: both are optional. Where the packages are
-# (tools/install-deps --picker) and the protocol's descriptors (tools/install-headers ext-proc), this
-# makes protoc write its sources, once for all build folders, and sets TANDEM_HAVE_PICKER.
+# `tandem pick` speaks Envoy's external processing over gRPC; both are optional. If the packages
+# (tools/install-deps --picker) and the protocol's descriptors (tools/install-headers ext-proc)
+# exist, protoc generates the sources, once for all build folders, and TANDEM_HAVE_PICKER is set.
 set(TANDEM_PICKER AUTO CACHE STRING "tandem pick: AUTO (where gRPC is), ON or OFF")
 set(TANDEM_HAVE_PICKER OFF)
 set(ext_proc "${PROJECT_SOURCE_DIR}/.deps/ext-proc-1.85.0")
 
 if(TANDEM_SANITIZE STREQUAL "thread")
-  # gRPC is not instrumented, and its own locks (Abseil's) are not seen: the thread sanitizer would
-  # report what is none. What the picker decides is in scheduler/cluster/picker, which is tested here, too.
+  # gRPC is not instrumented and its locks (Abseil's) are invisible to the thread sanitizer, which
+  # would report false races. The picker's decisions are in scheduler/cluster/picker, which is
+  # tested here, too.
   set(TANDEM_NO_PICKER "not under this sanitizer")
 elseif(TANDEM_PICKER STREQUAL "OFF")
   set(TANDEM_NO_PICKER "TANDEM_PICKER is OFF")
@@ -33,8 +34,8 @@ if(TANDEM_NO_PICKER)
 endif()
 
 file(STRINGS "${ext_proc}/files.txt" ext_proc_files)
-# Beside the descriptors and not in the build folder: the compiler cache then knows its files in every
-# preset and clone.
+# The sources are generated beside the descriptors, not in the build folder, so that the compiler
+# cache finds them from every preset and clone.
 set(TANDEM_EXT_PROC "${ext_proc}/cpp-${GRPCPP_grpc++_VERSION}-${GRPCPP_protobuf_VERSION}")
 file(LOCK "${ext_proc}/lock" GUARD FILE TIMEOUT 120)
 if(NOT EXISTS "${TANDEM_EXT_PROC}/done")
@@ -53,8 +54,9 @@ if(NOT EXISTS "${TANDEM_EXT_PROC}/done")
                           "--grpc_out=${TANDEM_EXT_PROC}" "--plugin=protoc-gen-grpc=${TANDEM_GRPC_PLUGIN}"
                           envoy/service/ext_proc/v3/external_processor.proto
                   COMMAND_ERROR_IS_FATAL ANY)
-  # Two sources of like length: what their headers take is spent twice, not thirteen times. Each names
-  # two tables of its own alike.
+  # The generated files are joined to two sources of similar length, so that their headers are
+  # compiled twice, not thirteen times. Two tables have the same name in each file and need distinct
+  # ones.
   set(service "envoy/service/ext_proc/v3/external_processor")
   set(joined "")
   set(number 0)

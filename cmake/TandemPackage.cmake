@@ -1,12 +1,12 @@
-# What an installation has besides the programs, and the Debian package that CPack makes of it
-# (tools/package deb). The component "system" is for the whole machine: unit, user, settings. It is
-# installed by the package alone, never below another prefix.
+# Files of an installation besides the programs, and the Debian package that CPack makes of it
+# (tools/package deb). The component "system" is for the whole machine: unit, user, settings. Only
+# the package installs it; other prefixes never get it.
 install(DIRECTORY packaging/prometheus packaging/grafana DESTINATION "${CMAKE_INSTALL_DATADIR}/tandem")
 set(third_party "${CMAKE_INSTALL_DOCDIR}/third-party")
 set(xgrammar "${PROJECT_SOURCE_DIR}/.deps/xgrammar-0.2.8")
 install(FILES "${xgrammar}/LICENSE" "${xgrammar}/NOTICE" DESTINATION "${third_party}/xgrammar")
 install(FILES "${xgrammar}/3rdparty/dlpack/LICENSE" DESTINATION "${third_party}/dlpack")
-# Its terms are the comment that it begins with.
+# The licence is the comment at the beginning of the header.
 file(STRINGS "${xgrammar}/3rdparty/picojson/picojson.h" picojson LIMIT_COUNT 27)
 list(JOIN picojson "\n" picojson)
 file(WRITE "${PROJECT_BINARY_DIR}/third-party/picojson/LICENSE" "${picojson}\n")
@@ -14,7 +14,7 @@ install(DIRECTORY "${PROJECT_BINARY_DIR}/third-party/picojson" DESTINATION "${th
 if(TANDEM_HAVE_CUDA)
   set(flashinfer "${PROJECT_SOURCE_DIR}/.deps/flashinfer-0.6.7")
   install(FILES "${flashinfer}/LICENSE" DESTINATION "${third_party}/flashinfer")
-  # As picojson's.
+  # The licence is at the beginning of the header, as with picojson.
   file(STRINGS "${flashinfer}/cutlass/cutlass/cutlass.h" cutlass LIMIT_COUNT 30)
   list(JOIN cutlass "\n" cutlass)
   file(WRITE "${PROJECT_BINARY_DIR}/third-party/cutlass/LICENSE" "${cutlass}\n")
@@ -39,7 +39,7 @@ set(CPACK_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_PRE_BUILD_SCRIPTS "${PROJECT_SOURCE_DIR}/cmake/PackageTree.cmake")
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
-# Libraries have other names in each release, so that a package is one release's.
+# The libraries' package names differ between releases, so a package is for one release.
 set(CPACK_DEBIAN_PACKAGE_RELEASE "1~${release}${release_number}")
 set(CPACK_DEBIAN_PACKAGE_MAINTAINER "${TANDEM_PACKAGE_MAINTAINER}")
 set(CPACK_DEBIAN_PACKAGE_SECTION net)
@@ -53,7 +53,7 @@ set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(scripts "${PROJECT_SOURCE_DIR}/packaging/debian")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA "${scripts}/postinst;${scripts}/prerm;${scripts}/postrm;${scripts}/conffiles")
 if(TANDEM_HAVE_CUDA)
-  # NVIDIA's packages, which are not in Debian's archive; the driver comes in any way.
+  # NVIDIA's packages are not in Debian's archive; the driver may be installed in any way.
   set(CPACK_DEBIAN_PACKAGE_NAME tandem-cuda)
   set(CPACK_DEBIAN_PACKAGE_PROVIDES tandem)
   set(CPACK_DEBIAN_PACKAGE_CONFLICTS tandem)

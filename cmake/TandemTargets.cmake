@@ -1,9 +1,10 @@
-# One static library per folder, one test program per tested file, dependencies spelled out.
+# One static library per folder and one test program per tested file; dependencies are listed in
+# full.
 include(GoogleTest)
 
-# Half of what a small file takes to compile is the standard library's headers and fmt's, so they
-# are compiled once for all libraries, and once with GoogleTest's for all tests (a program is
-# compiled with other options than a library, so it needs another one).
+# The headers of the standard library and fmt take half of a small file's compile time, so they are
+# precompiled once for all libraries, and once with GoogleTest's for all tests (a program's options
+# differ from a library's, so it needs its own).
 set(TANDEM_PRECOMPILED_HEADERS
   <algorithm> <array> <atomic> <chrono> <cstdint> <cstring> <functional> <map> <memory> <mutex>
   <optional> <random> <span> <string> <string_view> <thread> <unordered_map> <utility> <vector>
@@ -11,13 +12,14 @@ set(TANDEM_PRECOMPILED_HEADERS
 
 option(TANDEM_PRECOMPILED "Compile the standard library's headers once" ON)
 
-# Joined, a few sources of a library are compiled as one file: what their headers take is spent once,
-# which halves a build from nothing, and a changed line costs its neighbours' time as well. The build
-# that developers repeat is not joined, and shows that each source compiles alone.
+# With joined sources, a few sources of a library are compiled as one file, so that their headers
+# are compiled once. A build from scratch takes half the time, but a changed line recompiles its
+# neighbours, too. Developers' repeated builds are not joined, which also shows that each source
+# compiles alone.
 option(TANDEM_JOINED "Compile the sources of a library a few at a time" OFF)
 set(TANDEM_JOINED_SOURCES 16)
 
-# Leaves a file alone that has this text already, so that nothing is compiled again.
+# Writes the file only if its text differs, so that nothing is recompiled without need.
 function(tandem_write file text)
   file(WRITE "${file}.new" "${text}")
   file(COPY_FILE "${file}.new" "${file}" ONLY_IF_DIFFERENT)
@@ -35,13 +37,13 @@ endfunction()
 
 add_library(tandem_precompiled_library STATIC)
 tandem_precompiled(tandem_precompiled_library)
-# nlohmann's header costs a source more than all of these, and a source without it next to nothing:
-# who can see JSON by what it depends on has it compiled as well.
+# nlohmann's header costs a source more than all of these, and nearly nothing if it is precompiled:
+# libraries whose dependencies expose JSON get it precompiled as well.
 add_library(tandem_precompiled_library_json STATIC)
 tandem_precompiled(tandem_precompiled_library_json <nlohmann/json.hpp>)
 
-# Sets OUT to "_json" if one of the targets given after it shows JSON to those that depend on it.
-# A target that is made later counts as one that does not.
+# Sets OUT to "_json" if one of the targets given after it exposes JSON to its dependents. A target
+# that does not exist yet counts as one that does not.
 function(tandem_json_suffix out)
   set(${out} "" PARENT_SCOPE)
   foreach(dependency ${ARGN})
@@ -63,8 +65,8 @@ function(tandem_json_suffix out)
   endforeach()
 endfunction()
 
-# Sets OUT to files that include the sources given after it, by their path below the top, so that
-# the compiler cache knows them in every clone.
+# Sets OUT to files that include the sources given after it, by paths relative to the top, so that
+# the compiler cache finds them from every clone.
 function(tandem_join out name)
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY "${PROJECT_SOURCE_DIR}" OUTPUT_VARIABLE folder)
   set(files "")
@@ -81,7 +83,7 @@ function(tandem_join out name)
       tandem_write("${file}" "${text}")
       list(APPEND files "${file}")
     endforeach()
-    # What these say of a source beside others is not so where it is alone.
+    # These warnings are caused only by joining: they do not apply to the sources on their own.
     set_source_files_properties(${files} PROPERTIES COMPILE_OPTIONS "-Wno-shadow;-Wno-subobject-linkage")
   endif()
   set(${out} ${files} PARENT_SCOPE)
@@ -89,12 +91,12 @@ endfunction()
 
 # tandem_library(NAME [SHARED] [FAST] [SRCS a.cpp ...] [APART a.cpp ...] [HOT a.cpp ...]
 #                [DEPS target ...] [PRIVATE_DEPS target ...])
-# Makes tandem_NAME with the alias tandem::NAME. DEPS are what its headers include, PRIVATE_DEPS
-# what its sources do; tools/arrows holds both against the includes. No SRCS: headers alone. FAST:
-# arithmetic that stays optimised in every preset, as unoptimised vector code is a hundred times
-# slower, and the suites of the sanitizers run whole models through it. APART: sources that are never
-# joined, as a name of theirs is another source's, too. HOT: sources with loops over many numbers, which
-# only -O3 vectorises.
+# Makes tandem_NAME with the alias tandem::NAME. DEPS are included by its headers, PRIVATE_DEPS by
+# its sources; tools/arrows compares both with the includes. Without SRCS it has only headers. FAST:
+# arithmetic that is optimised in every preset, because unoptimised vector code is a hundred times
+# slower and the sanitizers' suites run whole models through it. APART: sources that are never
+# joined, because they share a name with another source. HOT: sources with loops over many numbers,
+# which only -O3 vectorises.
 function(tandem_library name)
   cmake_parse_arguments(ARG "SHARED;FAST" "" "SRCS;APART;HOT;DEPS;PRIVATE_DEPS" ${ARGN})
   if(TANDEM_JOINED AND NOT ARG_FAST)
@@ -105,7 +107,7 @@ function(tandem_library name)
     list(APPEND ARG_SRCS ${cuda_sources})
   endif()
   list(APPEND ARG_SRCS ${ARG_APART} ${ARG_HOT})
-  if(ARG_HOT)  # a precompiled header has to be compiled with the same options
+  if(ARG_HOT)  # its precompiled header needs the same options
     set_source_files_properties(${ARG_HOT} PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>
                                                       SKIP_PRECOMPILE_HEADERS ON)
   endif()
@@ -124,14 +126,14 @@ function(tandem_library name)
     elseif(TANDEM_PRECOMPILED AND NOT "OpenMP::OpenMP_CXX" IN_LIST ARG_PRIVATE_DEPS) # which is an option of the compiler
       tandem_json_suffix(json ${ARG_DEPS} ${ARG_PRIVATE_DEPS})
       target_precompile_headers(tandem_${name} REUSE_FROM tandem_precompiled_library${json})
-      target_link_libraries(tandem_${name} PRIVATE fmt::fmt)  # its options are the header's, too
+      target_link_libraries(tandem_${name} PRIVATE fmt::fmt)  # the precompiled header's options
     endif()
   endif()
   add_library(tandem::${name} ALIAS tandem_${name})
 endfunction()
 
 # tandem_program(NAME SRCS main.cpp DEPS target ...)
-# A program; scripts may rely on build/<preset>/NAME.
+# Makes a program; scripts may rely on the path build/<preset>/NAME.
 function(tandem_program name)
   cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SRCS})
@@ -139,11 +141,12 @@ function(tandem_program name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
 endfunction()
 
-# What a test asks is cheap to run and dear to optimise: at -O3 its source took twice its time.
+# Tests are cheap to run and expensive to optimise: at -O3 their sources took twice as long to
+# compile.
 function(tandem_test_options target)
   if(TANDEM_SANITIZE STREQUAL "address")
-    # What is tested is watched. The tests' own lines are compiled as in release, word for word, so
-    # that the compiler cache has them from there.
+    # Only the tested code is instrumented. The tests' own sources are compiled with exactly the
+    # release command, so that the compiler cache has them from the release build.
     set_property(TARGET ${target} PROPERTY COMPILE_OPTIONS "")
     target_compile_options(${target} PRIVATE -O1)
   else()
@@ -152,8 +155,8 @@ function(tandem_test_options target)
 endfunction()
 
 # tandem_test_support(NAME SRCS a.cpp ... DEPS target ...)
-# What several test programs share, compiled once. A path of this clone in what it is compiled with
-# would have each clone compile it anew.
+# Makes a library that several test programs share, compiled once. Do not put a path of this clone
+# into its options: each clone would have to compile it again.
 function(tandem_test_support name)
   cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SRCS})
@@ -163,10 +166,10 @@ endfunction()
 
 # tandem_test(NAME SRCS a_test.cpp ... DEPS target ... [TIMEOUT seconds] [GPU] [SERIAL] [FAST])
 # Makes the program NAME_test; ctest runs each of its cases by name. The working directory is
-# tests/, so a test names its data as data/... A test marked GPU is built everywhere, and ctest knows
-# it only where a GPU is: label gpu, one at a time. SERIAL: all of it runs in one thread, so the
-# thread sanitizer, which costs it ten times its time, has nothing to find and goes without it.
-# FAST: its sources compute for long themselves, and are optimised as the libraries are.
+# tests/, so a test names its data as data/... A test marked GPU is built everywhere, but ctest
+# knows it only on a machine with a GPU: label gpu, one at a time. SERIAL: all of it runs in one
+# thread, so it is built without the thread sanitizer, which would find nothing and take ten times
+# the time. FAST: its own sources compute for long, and are optimised like the libraries.
 function(tandem_test name)
   cmake_parse_arguments(ARG "FAST;GPU;SERIAL" "TIMEOUT" "SRCS;DEPS" ${ARGN})
   if(ARG_SERIAL AND TANDEM_SANITIZE STREQUAL "thread")
@@ -195,7 +198,8 @@ function(tandem_test name)
     target_precompile_headers(${name}_test REUSE_FROM ${precompiled})
   endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    # GCC bug 105651 again, which the precompiled header lets out of the standard library's headers.
+    # GCC bug 105651 again: the precompiled header makes it report in the standard library's
+    # headers.
     target_compile_options(${name}_test PRIVATE -Wno-array-bounds -Wno-stringop-overflow
                            -Wno-stringop-overread)
   endif()

@@ -1,16 +1,16 @@
-# Whether what was found fits: all that does not is named at once, each with the version found, the
-# version needed and the package that has it. Sees nothing but its arguments, so that a test can
-# include it alone.
+# Checks the versions of the libraries that were found. All misfits are reported together, each with
+# the version found, the version needed and the package that has it. Uses nothing but its arguments,
+# so that a test can include it alone.
 
 if(POLICY CMP0174)
   cmake_policy(SET CMP0174 NEW)  # a keyword may be followed by an empty string
 endif()
 
 # tandem_needs(NAME FOUND yes VERSION version FROM oldest [BELOW first] PACKAGE package)
-# Notes what is wrong with NAME for tandem_needs_met: missing (FOUND is false), older than FROM, or
-# as new as BELOW. FROM is the oldest version that is built and tested (Debian 12 has it), BELOW the
-# first that may break what it promises, by its own rules. An empty VERSION (some libraries do not
-# tell it) passes.
+# Notes the problem of NAME for tandem_needs_met: missing (FOUND is false), older than FROM, or
+# BELOW or newer. FROM is the oldest version that is built and tested (Debian 12 has it); BELOW is
+# the first that may break its interface by its own rules. An empty VERSION passes, because some
+# libraries do not state theirs.
 function(tandem_needs name)
   cmake_parse_arguments(PARSE_ARGV 1 ARG "" "FOUND;VERSION;FROM;BELOW;PACKAGE" "")
   set(needed "needed is ${ARG_FROM} or newer")
@@ -34,7 +34,8 @@ function(tandem_needs name)
   endif()
 endfunction()
 
-# Ends the configuration if something noted does not fit. TANDEM_ANY_VERSION: only warns of versions.
+# Ends the configuration if anything noted does not fit. TANDEM_ANY_VERSION: versions only give
+# warnings.
 function(tandem_needs_met)
   get_property(wrong GLOBAL PROPERTY TANDEM_WRONG)
   get_property(missing GLOBAL PROPERTY TANDEM_MISSING)

@@ -19,9 +19,9 @@ import zipfile
 ROOT = "envoy/service/ext_proc/v3/external_processor.proto"
 ANNOTATIONS = ("validate/", "udpa/annotations/", "xds/annotations/", "envoy/annotations/")
 SERIALIZED = re.compile(r"AddSerializedFile\((b'(?:\\.|[^'\\])*'|b\"(?:\\.|[^\"\\])*\")\)")
-FIRST_EXTENSION = 1000  # of options: numbers above are somebody's own
+FIRST_EXTENSION = 1000  # of options: numbers from here on belong to extensions
 
-# Of google.protobuf's descriptors, the fields that are messages: {number: kind}, with "options".
+# The message fields of google.protobuf's descriptors: {number: kind}, and "options".
 KINDS = {
     "file": {4: "message", 5: "enum", 6: "service", 7: "field", 8: "options"},
     "message": {2: "field", 3: "message", 4: "enum", 6: "field", 7: "options", 8: "oneof"},
@@ -32,7 +32,7 @@ KINDS = {
     "service": {2: "method", 3: "options"},
     "method": {4: "options"},
 }
-DEPENDENCY = 3  # of a file
+DEPENDENCY = 3  # field number in a file's descriptor
 
 
 def varint(data, at):
@@ -99,7 +99,7 @@ def main():
             return
         module = wheel.read(name[:-len(".proto")] + "_pb2.py").decode()
         data = pruned(ast.literal_eval(SERIALIZED.search(module).group(1)), "file")
-        files[name] = None  # its place is behind what it needs
+        files[name] = None  # it is placed after the files that it needs
         for number, _, value, _ in fields(data):
             if number == DEPENDENCY:
                 take(value.decode())

@@ -13,8 +13,8 @@ ReaderPlan plan_readers(const PinPlan& plan) {
   };
   add(plan.engine_cpus, (plan.engine_cpus.size() + 1) / 2, plan.engine_cpus.size());
   for (const PinPlan::Workers& workers : plan.workers) {
-    // At most half of the workers remain, so that measurements of the remaining workers can be told
-    // from those of all workers (PlanSituation).
+    // At most half of the workers remain, so that PlanSituation distinguishes measurements of the
+    // remaining workers from those of all workers.
     const std::size_t count = workers.cpus.size();
     readers.beside.push_back(add(workers.cpus, 0, count > 1 ? (count + 1) / 2 : 0));
   }

@@ -53,8 +53,8 @@ std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
   return failed;
 }
 
-// Forgets turns of adapters that are ready, that no sequence waits for, or that have left the
-// device. Moves the others forward so that the first of them begins in the next step.
+// Forgets the steps planned for adapters that are ready, that no sequence waits for, or that have
+// left the device. Moves the others forward so that the first of them begins in the next step.
 void AdapterGate::forget_turns(const std::vector<std::unique_ptr<Sequence>>& waiting) {
   if (turns_.empty()) return;
   std::uint64_t first = std::numeric_limits<std::uint64_t>::max();
@@ -197,7 +197,7 @@ bool AdapterGate::enter(const Sequence& sequence) {
   bool may = !holds_back(sequence);
   if (adapter != nullptr) {
     const Residency residency = adapter->residency();
-    // Turns also apply to adapters that have arrived meanwhile: prompts that fill a step by
+    // The plan also holds for adapters that have arrived meanwhile: prompts that fill a step by
     // themselves are answered sooner one after another than all together.
     may = may && device_->proof(*adapter).status().ok() && has_turn(*adapter) &&
           (residency == Residency::resident ||

@@ -6,8 +6,8 @@
 // as it needs, take no new sequences from behind it, so that they become idle and can be evicted.
 // All other sequences behind it go on.
 //
-// Loads that are started together travel in a planned order, and their adapters begin in turns, one
-// step each, so that a burst does not wait for its last load.
+// Loads that are started together travel in a planned order, and their adapters begin in planned
+// steps, one after another, so that a burst does not wait for its last load.
 //
 // Only the engine thread may use it.
 #pragma once
@@ -32,7 +32,7 @@ class AdapterGate final : public AdmissionGate {
   AdapterGate(AdapterMode mode, AdapterStore& store, DeviceTier& device, PagePool& pool)
       : mode_(mode), store_(&store), device_(&device), pool_(&pool) {}
 
-  // Plans the turns in which adapters with waiting sequences begin, for adapters that are loading
+  // Plans the steps in which adapters with waiting sequences begin, for adapters that are loading
   // (`waiting`) and adapters whose loads are reserved (`loads`), and the order of the latter.
   // Without a plan all begin at once, and loads go in the order of reservation.
   using Plan = std::function<AdmissionPlan(std::vector<AdapterRows> waiting,

@@ -53,8 +53,8 @@ class Handoff {
                                                  const HostTier& host, const Clock& clock);
 
   // Decides in which steps waiting adapters begin, and in which order the reserved loads, `loads`,
-  // travel: behind those of `waiting`, which are under way. The turns cover `waiting`, then
-  // `loads`; the order covers `loads` alone. `rows`: the other rows of the next step.
+  // travel: behind those of `waiting`, which are under way. `turns` covers `waiting`, then
+  // `loads`; `order` covers `loads` alone. `rows`: the other rows of the next step.
   AdmissionPlan admission(std::span<const AdapterRows> waiting, std::span<const AdapterRows> loads,
                           std::int32_t rows, double starts_in, const LoadQueue& under_way) const;
 

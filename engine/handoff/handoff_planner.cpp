@@ -126,7 +126,7 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
     }
     adapter.rows = each.rows;
     adapter.layers = layer_loads(config_, each.adapter->contents(), num_devices_);
-    if (each.adapter->residency() == Residency::resident) {  // it waits only for its turn
+    if (each.adapter->residency() == Residency::resident) {  // it waits only for its step
       adapter.a_arrives.assign(adapter.layers.size(), 0);
       adapter.b_arrives = adapter.a_arrives;
       adapter.host_arrives.clear();

@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-// The time of one group of a step, from the begin of the first layer that workers computed in part
+// The time of one group of a step, from the start of the first layer that workers computed in part
 // to the end of the last; both zero if there is no such layer.
 struct WorkerTime {
   TimePoint begin{}, end{};

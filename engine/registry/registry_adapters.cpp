@@ -141,7 +141,7 @@ std::vector<AdapterEntry> RegistryAdapters::listed() const {
   return entries;
 }
 
-// As far as can be told without reading it.
+// Checks what can be checked without reading the adapter.
 bool RegistryAdapters::can_bring(const AdapterEntry& entry) const {
   return check_fits(entry).ok() && (store_ != nullptr || allowed_folder(entry).ok());
 }

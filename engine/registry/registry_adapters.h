@@ -53,9 +53,9 @@ class RegistryAdapters {
   RegistryAdapters& operator=(const RegistryAdapters&) = delete;
 
   // Makes the newest version of this name servable. not_found: the registry does not have it.
-  // unavailable: it is on its way still, or cannot be had now. Takes as long as reading it takes,
-  // half a minute at most; of those that wait for other engines most are told at once to come
-  // again. Thread-safe.
+  // unavailable: it is still on its way, or cannot be had now. Takes as long as reading it takes,
+  // half a minute at most. Only a few callers wait for other engines; the others get `unavailable`
+  // at once. Thread-safe.
   Status fetch(const std::string& name);
 
   // Those that fetch() can be asked for here, the newest version of each; by name. Thread-safe.
@@ -67,8 +67,8 @@ class RegistryAdapters {
   // other engines may have them by now. Where there is no memory for that, the next time.
   void look_again() noexcept;
 
-  // Who waits in fetch() is told that this server ends, as are all later ones; what comes from
-  // other engines is broken off. For the end of the server: nothing undoes it. Thread-safe.
+  // Present and later calls of fetch() return an error that says that this server ends; transfers
+  // from other engines are broken off. For the end of the server: nothing undoes it. Thread-safe.
   void end_fetches();
 
   // Of the engine's place in the registry: RegistryMember's. Thread-safe.

@@ -1,5 +1,5 @@
-// adapter_config.json, a zero byte, the JSON header of adapter_model.safetensors, a zero byte, and
-// the data behind that header.
+// Input: adapter_config.json, a zero byte, the JSON header of adapter_model.safetensors, a zero
+// byte, and the data after that header.
 #include <string>
 
 #include "base/check.h"

@@ -1,4 +1,4 @@
-// The first byte says which dialect it is; the rest is what a server streams.
+// Input: the first byte selects the dialect; the rest is a server's stream.
 #include "base/check.h"
 #include "tests/fuzz/targets.h"
 #include "tools/bench/serve/answer_reader.h"

@@ -1,5 +1,5 @@
-// A kind (the first byte), then a schema, a pattern, a grammar or a structural tag: compiled, and
-// followed for a few tokens.
+// Input: a kind (the first byte), then a schema, a pattern, a grammar or a structural tag. It is
+// compiled and followed for a few tokens.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -16,21 +16,22 @@
 namespace tandem::fuzz {
 namespace {
 
-// Small enough that an input takes a few milliseconds, most far less: thousands of small ones meet
-// more of the parsers than a large one. What is large takes long, which deadlines are for.
+// The limits keep an input to a few milliseconds, because thousands of small inputs reach more of
+// the parsers than a large one. Large constraints take long, which deadlines handle.
 constexpr ConstraintLimits kSmall{.text_bytes = 1024,
                                   .nesting = 16,
                                   .pattern_repeats = 6,
                                   .grammar_repeats = 12,
                                   .schema_nodes = 100};
-constexpr std::size_t kPatternBytes = 80;  // of a pattern or a grammar by itself
-// Of a number in {...}: what it says is repeated as often, unless no int holds it.
+constexpr std::size_t kPatternBytes = 80;  // for a pattern or grammar on its own
+// Digits of a number in {...}, because compiling repeats that often, unless the number exceeds an
+// int.
 constexpr std::size_t kCountDigits = 1;
 constexpr std::size_t kTooManyDigits = 11;
 
-// Tokens: an end, a few words, and bytes: those of printed ASCII, and these, with one character of
-// each length in UTF-8. All 256 would cost time. The vocabulary has ids beyond them, which no mask
-// may allow, and its last word of a mask is not full.
+// The tokens are an end, a few words, and bytes: printable ASCII, and those below with one
+// character of each length in UTF-8. All 256 bytes would take more time. The vocabulary has further
+// ids, which no mask may allow, and the last word of a mask is only partly used.
 constexpr TokenId kEnd = 0;
 constexpr std::string_view kWords =
     R"("<end>": 0, "{\"": 1, "\":": 2, "true": 3, "aa": 4, "ab": 5, "00": 6)";
@@ -58,7 +59,8 @@ std::unique_ptr<Tokenizer> bytes_and_a_few_words() {
       .value();
 }
 
-// Whether it has {m}, {m,} or {m,n} of numbers of several digits, in a schema's pattern say.
+// True if the text has {m}, {m,} or {m,n} with a number of several digits, as in a schema's
+// pattern.
 bool repeats_often(std::string_view text) {
   const auto is_often = [&](std::size_t begin, std::size_t end) {
     return end - begin > kCountDigits && end - begin < kTooManyDigits;
@@ -88,7 +90,7 @@ void follow(const std::shared_ptr<const CompiledConstraint>& compiled, std::uint
   std::vector<TokenId> output;
   for (int step = 0; step < 12; ++step) {
     const auto outlook = filter.next(output, false, mask);
-    if (!outlook) {  // costly; what it allowed it must not refuse
+    if (!outlook) {  // too costly; but what was allowed must not be refused
       TANDEM_CHECK(outlook.status().code() == StatusCode::invalid_argument, "{}",
                    outlook.status().message());
       return;

@@ -1,4 +1,4 @@
-// Patches to an engine's control region, as another process reads it.
+// Input: patches to an engine's control region, which another process then reads.
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ ControlInfo sample() {
   return info;
 }
 
-// Offsets reach all of the region's parts: its head and model's name, the first cpus, the groups.
+// Offsets cover the region's parts: its head and the model's name, the first cpus, the groups.
 std::size_t place(std::size_t offset) {
   constexpr std::size_t kHead = 1088 + 256;
   if (offset < kHead) return offset;
@@ -44,7 +44,7 @@ void fuzz_control(Bytes bytes) {
   for (const ControlInfo::Group& group : read->groups) {
     TANDEM_CHECK(group.num_worker_slots >= 0 && group.num_worker_slots <= kMaxWorkerSlots);
     TANDEM_CHECK(group.cpus.size() <= static_cast<std::size_t>(kMaxWorkerSlots));
-    // A worker opens what it is told of.
+    // A worker opens the regions that the group names.
     if (group.inbox.size() > 3) continue;
     TANDEM_CHECK(!Mailbox::open(group.inbox, group.outbox).ok());
   }

@@ -1,4 +1,4 @@
-// In the place of cpu_lora/worker/product.cpp, whose other products need oneDNN.
+// Replaces cpu_lora/worker/product.cpp, whose other products need oneDNN.
 #include "cpu_lora/worker/amx_product.h"
 
 namespace tandem {

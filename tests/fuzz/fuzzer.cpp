@@ -1,4 +1,4 @@
-// What libFuzzer calls; TANDEM_FUZZ_TARGET is one function of targets.h.
+// The entry point for libFuzzer; TANDEM_FUZZ_TARGET is a function in targets.h.
 #include <spdlog/spdlog.h>
 
 #include <cstdint>

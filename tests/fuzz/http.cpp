@@ -1,6 +1,6 @@
-// The first byte says in what pieces the rest arrives. However it arrives, the same requests must
-// come out, and the same refusal: a reader that takes one request for two is one that smuggles. Of
-// a body that breaks several rules, which of them is told may hang on the pieces.
+// Input: the first byte chooses how the rest is cut into pieces. The same requests and the same
+// refusal must come out however it is cut, because a reader that can take one request for two
+// allows smuggling. If a body breaks several rules, the reported one may depend on the pieces.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ std::string shown(const HttpRequest& request) {
   return all + request.body + "\n";
 }
 
-// As a connection reads: a head, its body, the next head.
+// Reads like a connection: a head, its body, the next head.
 std::string read_all(std::string_view text, std::size_t piece) {
   RequestReader reader(kMaxBody);
   std::string received;

@@ -1,5 +1,5 @@
-// The first two bytes are the length of patches to the inbox; the rest patches the outbox. A worker
-// opens both, reads the jobs, and computes its shares of those that it takes for sound: they must
+// Input: the first two bytes are the length of patches to the inbox; the rest patches the outbox. A
+// worker opens both, reads the jobs, and computes its shares of the jobs that it accepts: they must
 // lie within the mailbox.
 #include "shm/mailbox.h"
 #include "shm/jobs.h"
@@ -45,7 +45,7 @@ struct Regions {
   std::span<std::byte> inbox() const {
     return {mailbox->inbox_region().data(), mailbox->inbox_region().bytes()};
   }
-  // The header and the worker slots; the rest is numbers.
+  // The header and the worker slots; after them there are only numbers.
   std::span<std::byte> outbox() const {
     return {mailbox->outbox_region().data(), sizeof(OutboxHeader) + 3 * sizeof(WorkerSlot)};
   }
@@ -53,7 +53,7 @@ struct Regions {
   Result<Mailbox> mailbox;
 };
 
-// The inbox's header, then the jobs that are there, then their groups.
+// The inbox's header, then the published jobs, then their groups.
 std::size_t inbox_place(std::size_t offset) {
   constexpr std::size_t kJobs = sizeof(InboxHeader) + kMaxColdGroups * sizeof(Doorbell);
   constexpr std::size_t kGroupJobs = kJobs + kNumJobs * sizeof(Job);
@@ -104,7 +104,7 @@ void check_shares(const Mailbox& mailbox, const GroupJob& job, const WorkerSlotW
     TANDEM_CHECK(share.first_sum + share.num_sums <= sums);
     if (shape.dtype == DType::bf16) compute(mailbox, job, worker_slot, terms);
   }
-  // Nothing is computed twice, and nothing is left out.
+  // Each part is computed exactly once.
   std::uint64_t wanted = 0;
   for (std::uint32_t m = 0; m < job.num_modules; ++m) {
     if (job.modules[m].rank > 0) wanted += job.modules[m].out;
@@ -140,7 +140,7 @@ void fuzz_mailbox(Bytes bytes) {
         check_shares(*opened, copy.groups[i], copy.weights);
       }
     }
-    // The engine's questions about what workers wrote.
+    // The engine checks the words that workers wrote.
     (void)quiet(*regions.mailbox, 0b111, 1);
     (void)quiet(*regions.mailbox, ~std::uint64_t{0} >> 61, 2, 1);
   }

@@ -1,4 +1,4 @@
-// A file that lies in memory alone, for readers that want a path.
+// A file that exists only in memory, for readers that need a path.
 #pragma once
 
 #include <fmt/format.h>

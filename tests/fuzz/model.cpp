@@ -1,4 +1,4 @@
-// A checkpoint's config.json.
+// Input: a checkpoint's config.json.
 #include "base/check.h"
 #include "engine/model/families/registry.h"
 #include "engine/model/spec/model_spec.h"

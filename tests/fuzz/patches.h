@@ -1,6 +1,6 @@
-// Bytes into changes of a region: u16 offset, u8 length, that many bytes, and so on. Most of what
-// an engine writes stays, then, and readers go on past their first look. Destroying it takes the
-// changes back, and no more than them: regions are large, inputs many.
+// Applies an input as changes of a region: u16 offset, u8 length, that many bytes, and so on. This
+// keeps most of what an engine writes, so readers get past their first checks. The destructor
+// undoes only these changes, because regions are large and inputs many.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace tandem::fuzz {
 
 class Patches {
  public:
-  // `place` turns a patch's offset into one of the region.
+  // `place` maps a patch's offset to one in the region.
   Patches(Bytes patches, std::span<std::byte> region,
           const std::function<std::size_t(std::size_t)>& place) {
     while (patches.size() > 3) {
@@ -32,7 +32,7 @@ class Patches {
     }
   }
   ~Patches() {
-    while (!changes_.empty()) {  // the last first: patches may lie over each other
+    while (!changes_.empty()) {  // in reverse order, because patches may overlap
       const Change& change = changes_.back();
       std::memcpy(change.at.data(), change.before.data(), change.before.size());
       changes_.pop_back();

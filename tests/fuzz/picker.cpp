@@ -1,5 +1,5 @@
-// What Envoy says of one request: messages of its external processing, each behind its length (two
-// bytes, the low one first).
+// Input: Envoy's messages about one request in its external processing protocol, each after its
+// length (two bytes, little-endian).
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -24,7 +24,7 @@ constexpr double kAnswerTokens = 58;
 constexpr std::size_t kMostHeaders = 256;
 constexpr TimePoint kNow = TimePoint() + std::chrono::hours(1);
 
-// As PickerHost decides, in front of one engine with one adapter.
+// Decides like PickerHost in front of one engine with one adapter.
 class OneEngine final : public PickDesk {
  public:
   OneEngine() : picker_(make_policy("affinity", {}).value(), {}) {
@@ -58,13 +58,13 @@ class OneEngine final : public PickDesk {
     (void)picker_.served(id, endpoint, kNow);
   }
   void over(PickId id, bool answered) override { picker_.over(id, answered, kNow); }
-  // Nothing is left of a request that is over.
+  // Checks that nothing is left of the request after its end.
   void settle() {
     picker_.settle(kNow + std::chrono::seconds(1));
     TANDEM_CHECK(picker_.running() == 0, "{} run", picker_.running());
   }
 
-  std::string body;  // that was said so far
+  std::string body;  // received so far
 
  private:
   Picker picker_;
@@ -93,7 +93,7 @@ void fuzz_picker(Bytes bytes) {
       const Bytes said = bytes.first(std::min(length, bytes.size()));
       bytes = bytes.subspan(said.size());
       envoy::service::ext_proc::v3::ProcessingRequest message;
-      // What is none gRPC itself refuses.
+      // gRPC itself refuses bytes that are no message.
       if (!message.ParseFromArray(said.data(), static_cast<int>(said.size()))) break;
       StreamEvent event = event_of(message);
       TANDEM_CHECK(event.headers.size() <= kMostHeaders, "{} headers", event.headers.size());

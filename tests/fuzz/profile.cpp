@@ -1,4 +1,5 @@
-// A profile's JSON. What is accepted must come back the same when it is written and read again.
+// Input: a profile's JSON. An accepted profile must be unchanged after it is written and read
+// again.
 #include "engine/profile/profile.h"
 
 #include "base/check.h"

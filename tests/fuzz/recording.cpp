@@ -1,4 +1,5 @@
-// A recording of steps; its checksums are put right first, or no change would come past them.
+// Input: a recording of steps. Its checksums are corrected first, since they would catch every
+// change.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -43,7 +44,7 @@ void fuzz_recording(Bytes bytes) {
     if (!record || std::holds_alternative<std::monostate>(*record)) return;
     const auto* plan = std::get_if<StepPlan>(&*record);
     if (plan == nullptr || !check_plan(*plan, limits, samples)) continue;
-    // What is used without a look from here on.
+    // These values are used without checks from here on.
     for (const StepPlan::Entry& entry : plan->entries) {
       TANDEM_CHECK(entry.tokens.count > 0 && entry.start >= 0);
       const std::int64_t end = entry.start + entry.tokens.count;

@@ -1,5 +1,5 @@
-// The fuzzers' seeds, among them every input that ever made a parser fail, given to the same
-// functions as the fuzzers do: a parser that has been mended stays so.
+// Runs the fuzzers' seeds, including every input that ever made a parser fail, through the same
+// functions, so that no error returns.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ TEST_P(Fuzz, SeedsPass) {
     SCOPED_TRACE(path);
     std::ifstream file(path, std::ios::binary);
     const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-    // Whole, and cut short.
+    // Each seed runs whole and cut short.
     for (const std::size_t length : {bytes.size(), bytes.size() / 2, bytes.size() - 1}) {
       GetParam().run(std::as_bytes(std::span(bytes.data(), std::min(length, bytes.size()))));
     }

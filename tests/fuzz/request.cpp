@@ -1,4 +1,4 @@
-// The first byte says which call it is; the rest is its body.
+// Input: the first byte selects the call; the rest is its body.
 #include <string>
 #include <vector>
 
@@ -18,7 +18,7 @@ namespace {
 constexpr std::int32_t kMaxModelLen = 512;
 constexpr std::int32_t kMaxSequences = 64;
 
-// As routes.cpp calls them.
+// Calls the parsers as routes.cpp does.
 MaybeError take(std::string_view body, unsigned how, const TextCodec& text,
                 std::vector<GenerationRequest>& requests) {
   nlohmann::json object;
@@ -53,7 +53,7 @@ void fuzz_request(Bytes bytes) {
   const MaybeError failure =
       take(text_of(bytes.subspan(1)), std::to_integer<unsigned>(bytes[0]), codec, requests);
   if (failure) {
-    // A stranger's bytes are never our own fault, and the answer can be sent.
+    // A client's bytes never cause a server error, and the answer can be sent.
     TANDEM_CHECK(failure->status >= 400 && failure->status < 500, "{} {}", failure->status,
                  failure->message);
     TANDEM_CHECK(!dump(error_json(*failure)).empty());

@@ -1,4 +1,4 @@
-// The bytes are a whole file.
+// Input: a whole file.
 #include "engine/loader/safetensors/safetensors.h"
 
 #include "base/check.h"

@@ -1,6 +1,6 @@
-// What strangers' bytes are given to, one function per parser. Each takes any bytes whatever,
-// returns, and aborts (TANDEM_CHECK, or a sanitizer) where the parser breaks a promise. A fuzzer
-// feeds them (fuzzer.cpp), and a test replays the seeds (replay_test.cpp).
+// Functions that give untrusted bytes to the parsers, one per parser. Each accepts any bytes, and
+// aborts (TANDEM_CHECK or a sanitizer) if the parser breaks a guarantee. A fuzzer calls them
+// (fuzzer.cpp), and a test replays the seeds (replay_test.cpp).
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ using Bytes = std::span<const std::byte>;
 inline std::string_view text_of(Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
-// Up to the first zero byte, and what comes after it.
+// Splits at the first zero byte.
 inline std::pair<std::string_view, std::string_view> split_text(std::string_view text) {
   const std::size_t zero = text.find('\0');
   if (zero == std::string_view::npos) return {text, {}};
@@ -29,7 +29,7 @@ void fuzz_control(Bytes bytes);
 void fuzz_http(Bytes bytes);
 void fuzz_mailbox(Bytes bytes);
 void fuzz_model(Bytes bytes);
-void fuzz_picker(Bytes bytes);  // where gRPC is
+void fuzz_picker(Bytes bytes);  // only if gRPC is available
 void fuzz_profile(Bytes bytes);
 void fuzz_recording(Bytes bytes);
 void fuzz_request(Bytes bytes);

@@ -1,4 +1,4 @@
-// A chat template, a zero byte, and the JSON of what it is rendered with: "messages" and variables.
+// Input: a chat template, a zero byte, and the JSON to render: "messages" and variables.
 #include <nlohmann/json.hpp>
 
 #include "engine/tokenizer/jinja/chat_template.h"
@@ -27,7 +27,7 @@ ChatInput input_of(std::string_view json) {
 
 void fuzz_template(Bytes bytes) {
   const auto [source, json] = split_text(text_of(bytes));
-  // Deep JSON is for others to refuse, before it comes to a template.
+  // Long or deep JSON is refused before it reaches a template.
   if (json.size() > 4096) return;
   const auto parsed = ChatTemplate::parse(source, {{"bos_token", "<s>"}, {"eos_token", "</s>"}});
   if (!parsed) return;

@@ -1,4 +1,4 @@
-// A tokenizer.json, a zero byte, a text.
+// Input: a tokenizer.json, a zero byte, a text.
 #include "engine/tokenizer/tokenizer.h"
 
 #include "base/check.h"
@@ -23,7 +23,8 @@ void use(const Tokenizer& tokenizer, std::string_view text) {
     for (const TokenId id : *ids) streamed += stream.push(id);
     streamed += stream.flush();
     const std::string whole = tokenizer.decode(*ids, skip_special);
-    // Of a run of byte tokens that is no UTF-8 a stream has let whole characters go.
+    // In a run of byte tokens that is not UTF-8, a stream has already returned the whole
+    // characters.
     if (whole.find(utf8::kReplacement) != std::string::npos) continue;
     TANDEM_CHECK(streamed == whole, "streamed '{}', whole '{}'", streamed, whole);
   }

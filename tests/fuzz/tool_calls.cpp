@@ -1,4 +1,4 @@
-// The first byte says which format is read; the rest is what a model wrote.
+// Input: the first byte selects the format; the rest is a model's output.
 #include <string>
 #include <vector>
 
@@ -11,7 +11,7 @@ namespace {
 
 struct Said {
   std::string content;
-  std::vector<std::string> calls;  // name, and arguments behind a line
+  std::vector<std::string> calls;  // name, newline, arguments
   bool operator==(const Said&) const = default;
 };
 

@@ -21,7 +21,7 @@ using ::testing::Field;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// Claims in a process of its own, which lives until it is told to end.
+// Makes claims in another process, which lives until the test ends it.
 class OtherProcess {
  public:
   explicit OtherProcess(const ClaimedCores& cores) {

@@ -24,7 +24,7 @@ inline Mailbox make_mailbox(const MailboxShape& shape = small_shape()) {
   return std::move(mailbox).value();
 }
 
-// Another view of it, as a worker has.
+// Opens another view of the mailbox, as a worker does.
 inline Mailbox open_mailbox(const Mailbox& made) {
   auto mailbox = Mailbox::open(made.inbox_region().name(), made.outbox_region().name());
   EXPECT_TRUE(mailbox.ok()) << mailbox.status().message();

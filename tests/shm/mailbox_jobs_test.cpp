@@ -1,4 +1,4 @@
-// Descriptions of jobs: the ring that they lie in, and who is done with them.
+// Descriptions of jobs: the ring that holds them, and the test whether workers are done with them.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -13,7 +13,7 @@
 namespace tandem {
 namespace {
 
-// Every word of a description tells which job and which group it is of.
+// Every word of a description shows its job and group.
 GroupJob group_of(std::uint64_t sequence, std::uint32_t group) {
   GroupJob job;
   job.workers = sequence % 8;
@@ -60,7 +60,7 @@ TEST(Mailbox, HandsOverADescriptionWordForWord) {
   EXPECT_FALSE(has_job(worker, 1));
   publish(made, 1, 3);
   publish(made, 2, 0);
-  publish(made, 7, kMaxColdGroups);  // those between are other mailboxes'
+  publish(made, 7, kMaxColdGroups);  // those in between belong to other mailboxes
   EXPECT_EQ(worker.inbox().published.load(), 7U);
   expect_job(worker, 1, 3);
   expect_job(worker, 2, 0);
@@ -71,7 +71,7 @@ TEST(Mailbox, HandsOverADescriptionWordForWord) {
 TEST(Mailbox, KeepsTheNewestJobsWhenTheRingOfJobsWraps) {
   Mailbox made = make_mailbox();
   const Mailbox worker = open_mailbox(made);
-  const std::uint64_t first = ~std::uint64_t{0} / 8 - kNumJobs;  // as after a long life
+  const std::uint64_t first = ~std::uint64_t{0} / 8 - kNumJobs;  // as after long use
   for (std::uint64_t n = first; n < first + 3 * kNumJobs; ++n) publish(made, n, 1);
   const std::uint64_t last = first + 3 * kNumJobs - 1;
   for (std::uint64_t n = first; n <= last - kNumJobs; ++n) EXPECT_FALSE(has_job(worker, n)) << n;
@@ -81,7 +81,7 @@ TEST(Mailbox, KeepsTheNewestJobsWhenTheRingOfJobsWraps) {
 TEST(Mailbox, LosesAJobWithTheFirstOfItsGroups) {
   Mailbox made = make_mailbox();
   const Mailbox worker = open_mailbox(made);
-  // Full jobs: the ring of group jobs wraps long before the ring of jobs.
+  // The jobs are full, so the ring of group jobs wraps long before the ring of jobs.
   constexpr std::uint64_t kKept = kNumGroupJobs / kMaxColdGroups;
   static_assert(kKept < kNumJobs);
   for (std::uint64_t n = 1; n <= kKept; ++n) publish(made, n, kMaxColdGroups);
@@ -114,7 +114,7 @@ TEST(Mailbox, LosesOldJobsWhenSequencesLeap) {
   expect_job(worker, far + kNumJobs, 2);
 }
 
-// The model of what the rings hold, against any order of leaps and numbers of groups.
+// Compares with a model of the rings' content, for any gaps and numbers of groups.
 TEST(Mailbox, HoldsExactlyTheJobsWhosePlacesNobodyTook) {
   const std::uint64_t seed = test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -148,7 +148,7 @@ TEST(Mailbox, HoldsExactlyTheJobsWhosePlacesNobodyTook) {
 TEST(Mailbox, IsQuietWhenAllItsWorkersHaveLeftTheJobOrTheirWorkerSlots) {
   Mailbox made = make_mailbox();
   for (std::uint64_t n = 1; n <= 9; ++n) publish(made, n, 1);
-  EXPECT_TRUE(quiet(made, 0b111, 9));  // nobody is there
+  EXPECT_TRUE(quiet(made, 0b111, 9));  // no worker is present
   made.worker_slot(0).pid = 100;
   made.worker_slot(1).pid = 101;
   EXPECT_TRUE(quiet(made, 0b100, 9));
@@ -162,8 +162,8 @@ TEST(Mailbox, IsQuietWhenAllItsWorkersHaveLeftTheJobOrTheirWorkerSlots) {
   EXPECT_TRUE(quiet(made, 0b011, 8));
   made.worker_slot(1).pid = 0;
   EXPECT_TRUE(quiet(made, 0b011, 9));
-  EXPECT_FALSE(quiet(made, 0b011, 9, 0b010));      // somebody is there who says otherwise
-  EXPECT_TRUE(quiet(made, ~std::uint64_t{0}, 9));  // worker slots that no mailbox has
+  EXPECT_FALSE(quiet(made, 0b011, 9, 0b010));      // a worker is present and has not left the job
+  EXPECT_TRUE(quiet(made, ~std::uint64_t{0}, 9));  // bits beyond the mailbox's worker slots
 }
 
 TEST(Mailbox, TakesProgressBeyondTheLastJobForGarbage) {

@@ -1,8 +1,8 @@
-// Ten million messages through a mailbox, doorbell to done: between two processes, each with its
-// own mapping, and between two threads on one, where tsan sees every access. A message is a cold
-// group's part of a job, as many as there are groups under way at once. Proved: none is lost or
-// comes twice, they come in order, and no description, row of x or row of y is torn or stale, while
-// all the rings wrap.
+// Sends ten million messages through a mailbox, from doorbell to done: between two processes, each
+// with its own mapping, and between two threads on one mapping, where tsan sees every access. A
+// message is a cold group's part of a job; as many groups as possible are under way. Checked: no
+// message is lost or comes twice, they come in order, and no description, row of x or row of y is
+// torn or stale, while all the rings wrap.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -28,7 +28,7 @@ namespace {
 const std::uint64_t kMessages = sanitized() ? 100'000 : 10'000'000;
 const std::uint64_t kMessagesBetweenThreads = sanitized() ? 100'000 : 1'000'000;
 
-constexpr std::uint32_t kWords = 16;  // of f32 in a row of x and of y: a cache line
+constexpr std::uint32_t kWords = 16;  // f32 words per row of x and y: a cache line
 constexpr std::uint32_t kMaxGroupsOfJob = 4;
 constexpr MailboxShape kShape = {.dtype = DType::f32,
                                  .num_worker_slots = 1,
@@ -37,13 +37,13 @@ constexpr MailboxShape kShape = {.dtype = DType::f32,
                                  .max_out = kWords,
                                  .max_rank = 1};
 
-// Waits for `ready()`; both sides give up together, long before ctest does.
+// Waits for `ready()`. Both sides give up at the same time, long before ctest's limit.
 template <typename Ready>
 bool wait_for(Ready ready) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   for (std::uint64_t round = 0; !ready(); ++round) {
     if (round < 200) continue;
-    // Somebody may want the core, the other side above all.
+    // The other side may need this core.
     if (round < 220) {
       std::this_thread::yield();
     } else if (std::chrono::steady_clock::now() < deadline) {
@@ -61,12 +61,12 @@ std::uint32_t mix(std::uint64_t sequence, std::uint32_t group, std::uint32_t wor
   return static_cast<std::uint32_t>(x * 0x94d049bb133111eb >> 32);
 }
 
-// Which groups the jobs have, the same for both sides.
+// Generates the groups of the jobs, equally on both sides.
 class Jobs {
  public:
   Jobs(std::uint64_t messages, std::uint64_t seed) : left_(messages), random_(seed) {}
 
-  // The next job's groups: first, and one past the last; first == last: no more.
+  // Returns the next job's groups: the first, and one past the last; equal: there is no other job.
   std::pair<std::uint32_t, std::uint32_t> next() {
     std::uint64_t count = 1 + random_() % kMaxGroupsOfJob;
     count = std::min(count, left_);
@@ -95,7 +95,7 @@ GroupJob describe(std::uint64_t sequence, std::uint32_t group) {
   return job;
 }
 
-// The answer to group g's last message is there and right.
+// Waits for the answer to group g's last message and checks it.
 bool check_answer(const Mailbox& mailbox, std::uint32_t group, std::uint64_t sequence) {
   if (sequence == 0) return true;
   const WorkerSlot& worker_slot = mailbox.worker_slot(0);
@@ -114,7 +114,7 @@ bool check_answer(const Mailbox& mailbox, std::uint32_t group, std::uint64_t seq
   return true;
 }
 
-// The engine and the device. Job n goes to mailbox n % their number.
+// The engine and the device. Job n goes to mailbox n modulo their number.
 void send_messages(std::span<Mailbox> mailboxes, std::uint64_t messages, std::uint64_t seed) {
   std::vector<Jobs> jobs(mailboxes.size(), Jobs(messages / mailboxes.size(), seed));
   std::vector<std::array<std::uint64_t, kMaxColdGroups>> all_under_way(mailboxes.size());
@@ -145,7 +145,7 @@ void send_messages(std::span<Mailbox> mailboxes, std::uint64_t messages, std::ui
   }
 }
 
-// A worker. Returns what went wrong, null if nothing did.
+// A worker. Returns an error message, or null.
 const char* answer_messages(std::span<const Mailbox> mailboxes, std::uint64_t messages,
                             std::uint64_t seed) {
   std::vector<Jobs> jobs(mailboxes.size(), Jobs(messages / mailboxes.size(), seed));
@@ -242,7 +242,7 @@ TEST(MailboxStress, LosesAndTearsNothingBetweenTwoThreads) {
   EXPECT_EQ(failure, nullptr) << failure;
 }
 
-// Descriptions that are overwritten while they are read: a reader gets a whole one or none.
+// Descriptions are overwritten while they are read: a reader gets a whole one or none.
 TEST(MailboxStress, GivesALateReaderAWholeDescriptionOrNone) {
   const std::uint64_t seed = test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -256,7 +256,7 @@ TEST(MailboxStress, GivesALateReaderAWholeDescriptionOrNone) {
     while (!over.load()) {
       // acquire: pairs with the release in publish().
       const std::uint64_t last = mailbox->inbox().published.load(std::memory_order_acquire);
-      // Those whose places are about to be taken: by their numbers, or by the number of groups.
+      // Jobs whose places will be reused soon, because of the number of jobs or of groups.
       const std::uint64_t back = random() % 2 == 0 ? kNumJobs - 8 : kNumGroupJobs / kMaxColdGroups;
       const std::uint64_t sequence = last - std::min(last, back - random() % 8);
       JobCopy job;

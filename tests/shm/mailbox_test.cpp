@@ -102,7 +102,7 @@ TEST(MailboxDeathTest, LetsNoWorkerWriteWhatTheEngineAndTheDeviceWrite) {
       "");
 }
 
-// Writes whatever it likes into the regions of a mailbox, as nobody is meant to.
+// Writes arbitrary bytes into the regions of a mailbox.
 class Vandal {
  public:
   explicit Vandal(const Mailbox& mailbox)
@@ -178,7 +178,7 @@ TEST(Mailbox, RefusesARegionTooSmallForAHeader) {
               HasSubstr("too few"));
 }
 
-// A field of a header that decides where something lies.
+// A header field on which the layout depends.
 struct HeaderField {
   const char* name;
   bool in_inbox;
@@ -187,7 +187,7 @@ struct HeaderField {
 };
 
 TEST(Mailbox, IsRefusedWhateverIsWrittenIntoAnyFieldOfItsHeaders) {
-  // Not here: dtype (16 bits are 16 bits), node and pid, which only inform.
+  // Left out: dtype (any 16 bits are valid), node and pid, which are only informative.
   const std::vector<HeaderField> fields = {
       {"inbox magic", true, offsetof(InboxHeader, magic), 4},
       {"num_seats", true, offsetof(InboxHeader, num_worker_slots), 4},
@@ -212,8 +212,8 @@ TEST(Mailbox, IsRefusedWhateverIsWrittenIntoAnyFieldOfItsHeaders) {
   const std::uint64_t seed = test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
-  // A column is a page, so that one less or more of anything shows, as does a rank where v has no
-  // more room than the largest needs.
+  // A column has a page, so that any size off by one is noticed, and v has only room for the
+  // largest rank, so that a larger one is noticed.
   constexpr std::uint32_t kRank = kLeastVRow / (kMaxModulesOfJob * kVPlanesOfWidest) + 1;
   const Mailbox made = make_mailbox({DType::f32, 3, 1024, 5, 9, kRank});
   Vandal vandal(made);
@@ -269,7 +269,7 @@ TEST(Mailbox, WakesASleepingWorkerThroughAReadOnlyMapping) {
     const auto begin = std::chrono::steady_clock::now();
     const std::uint32_t seen = worker.inbox().wake.load(std::memory_order_acquire);
     asleep.store(true);
-    // As long as the word stands still, a wait that ends by itself has timed out.
+    // If the word is unchanged after the wait, the wait has timed out.
     while (worker.inbox().wake.load(std::memory_order_acquire) == seen &&
            std::chrono::steady_clock::now() - begin < std::chrono::seconds(60)) {
       sleep_until_woken(worker, seen, 60);
@@ -277,7 +277,7 @@ TEST(Mailbox, WakesASleepingWorkerThroughAReadOnlyMapping) {
     slept = std::chrono::steady_clock::now() - begin;
   });
   while (!asleep.load()) std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // so that it most likely sleeps
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // so that the worker probably sleeps
   wake_workers(made);
   thread.join();
   EXPECT_LT(slept.count(), 30);
@@ -289,8 +289,8 @@ TEST(Mailbox, LetsAWorkerSleepNoLongerThanItAsksFor) {
   const auto begin = std::chrono::steady_clock::now();
   sleep_until_woken(worker, worker.inbox().wake.load(), 0.02);
   const std::chrono::duration<double> slept = std::chrono::steady_clock::now() - begin;
-  EXPECT_GT(slept.count(), 0.015);  // it slept: a read-only word is one a futex can wait for
-  sleep_until_woken(worker, worker.inbox().wake.load() + 1, 60);  // woken meanwhile: not at all
+  EXPECT_GT(slept.count(), 0.015);  // a futex can wait on read-only memory
+  sleep_until_woken(worker, worker.inbox().wake.load() + 1, 60);  // changed word: no sleep
   sleep_until_woken(worker, worker.inbox().wake.load(), 0);
   sleep_until_woken(worker, worker.inbox().wake.load(), -1);
 }

@@ -31,7 +31,7 @@ std::filesystem::path file_of(const std::string& name) {
   return "/dev/shm" + name;
 }
 
-// A region whose maker is killed before it can clean up; returns its name.
+// Makes a region whose process is killed before it can clean up; returns the region's name.
 std::string leave_a_region_behind() {
   int ends[2];
   EXPECT_EQ(::pipe(ends), 0);
@@ -129,7 +129,7 @@ TEST(ShmRegion, IsRefusedWhereTheSizeOfDevShmOrTheMemoryEnds) {
   const Status by_size = check_shm_room(101, {100, false}, {1000, {}});
   EXPECT_EQ(by_size.code(), StatusCode::resource_exhausted);
   EXPECT_THAT(by_size.message(), HasSubstr("/dev/shm has no room for 101 B (100 B are free)"));
-  // Else the kernel would kill somebody for the memory, most likely this process.
+  // Without this check the kernel would kill a process to free memory, probably this one.
   const Status by_memory = check_shm_room(101, {1000, false}, {100, {}});
   EXPECT_EQ(by_memory.code(), StatusCode::resource_exhausted);
   EXPECT_THAT(by_memory.message(), HasSubstr("no memory for 101 B"));
@@ -232,7 +232,7 @@ TEST(ShmRegion, OfALivingEngineIsLeftAlone) {
 }
 
 TEST(ShmRegion, OfADeadPidWhoseLockIsHeldIsLeftAlone) {
-  // As seen from another container on the same /dev/shm: a pid that is nobody's here.
+  // A region made in another container on the same /dev/shm has a pid that does not exist here.
   auto region = ShmRegion::create("arena", kBytes);
   ASSERT_TRUE(region.ok());
   const std::string foreign =

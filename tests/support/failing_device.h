@@ -1,4 +1,4 @@
-// A device whose streams can be told to fail: for good, as those of a GPU that has lost its
+// A device whose streams can be made to fail: permanently, like those of a GPU that has lost its
 // context, or once.
 #pragma once
 
@@ -17,10 +17,10 @@ namespace tandem::test {
 
 struct Faults {
   std::atomic<bool> lost = false;
-  std::atomic<int> samples_left = -1;  // the sample() that fails: counts down to 0; below: none
-  std::atomic<int> gemms_left = -1;    // the gemm() that does, on the host device
-  std::atomic<bool> throws = false;    // it throws, and is not enqueued
-  std::atomic<int> halved = 0;         // lora()s that were the second of two halves
+  std::atomic<int> samples_left = -1;  // sample() calls before the failing one; negative: none
+  std::atomic<int> gemms_left = -1;    // the same for gemm(), on the host device
+  std::atomic<bool> throws = false;    // gemm() throws instead of failing when it runs
+  std::atomic<int> halved = 0;         // number of lora() calls for the second half of an adapter
 };
 
 class FailingStream final : public Stream {
@@ -86,7 +86,7 @@ class FailingStream final : public Stream {
  private:
   std::unique_ptr<Stream> inner_;
   Faults& faults_;
-  bool failed_ = false;  // of the thread that enqueues, which waits as well
+  bool failed_ = false;  // belongs to the enqueueing thread, which is also the one that waits
 };
 
 class FailingDevice final : public ForwardingDevice {
@@ -94,15 +94,15 @@ class FailingDevice final : public ForwardingDevice {
   using ForwardingDevice::ForwardingDevice;
 
   void lose_context() { faults_.lost = true; }
-  // The sample() after `count` more fails; what is behind it until the failure is told is void.
+  // Makes the sample() after `count` more fail; later work is void until the failure is reported.
   void fail_sample(int count) { faults_.samples_left = count; }
-  // The same of a gemm(), which fails as it runs, or throws as it is enqueued.
+  // The same for a gemm(), which fails when it runs, or throws when it is enqueued.
   void fail_gemm(int count, bool throws) {
     faults_.throws = throws;
     faults_.gemms_left = count;
   }
 
-  // How many of a step's or a recording's adapters were computed in two halves.
+  // Number of adapters in steps or recordings that were computed in two halves.
   int num_halved() const { return faults_.halved; }
 
   Result<std::unique_ptr<Stream>> create_stream(std::string_view name) override {

@@ -12,7 +12,7 @@ namespace {
 enum class Part : char { unsaid, yes, no };
 thread_local Part t_part = Part::unsaid;
 std::atomic<bool> g_elsewhere{false};
-// Relaxed, all of them: they count, and publish nothing.
+// All accesses are relaxed: the words are counters and publish no other data.
 std::atomic<std::int64_t> g_count{0};
 std::atomic<std::int64_t> g_first{std::numeric_limits<std::int64_t>::max()};
 std::atomic<std::int64_t> g_end{0};

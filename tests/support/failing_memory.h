@@ -1,5 +1,5 @@
-// Allocations that fail on demand: operator new of the whole test program. Link it into a program
-// of its own.
+// Makes allocations fail on demand, by replacing operator new of the whole test program. Link it
+// only into a separate program.
 #pragma once
 
 #include <cstddef>
@@ -7,18 +7,18 @@
 
 namespace tandem::test {
 
-// Which threads' allocations may fail: those of the calling thread, and those of all threads that
-// have not said. At first: none.
+// Chooses the threads whose allocations may fail: the calling thread, and all threads that made no
+// choice of their own. Initially none.
 void may_fail_here(bool whether);
 void may_fail_elsewhere(bool whether);
 
-// From now on the allocation number `first` (1: the next) of the threads that take part fails, and
-// the `count` - 1 after it. Smaller ones than `min_bytes` are not counted. Any thread, like all
-// below.
+// Makes allocation number `first` (1: the next) of the chosen threads fail, and the `count` - 1
+// allocations after it. Allocations below `min_bytes` are not counted. Callable by any thread, like
+// the functions below.
 void fail_allocations(std::int64_t first, std::int64_t count, std::size_t min_bytes = 0);
-// None fails any more. Returns how many did.
+// Stops the failures. Returns their number.
 std::int64_t stop_failing();
-// Of the threads that take part, since fail_allocations() or ever.
+// Allocations of the chosen threads since fail_allocations(), or since the start.
 std::int64_t allocations();
 
 }  // namespace tandem::test

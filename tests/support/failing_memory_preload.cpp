@@ -1,6 +1,6 @@
-// For LD_PRELOAD, into a real `tandem`: allocations of one of its threads fail from a moment on
-// that the test chooses (memory_faults.h). As operator new of the standard library would, it asks
-// the process's new_handler before it throws.
+// For LD_PRELOAD into a real `tandem`: from a moment that the test chooses (memory_faults.h),
+// allocations of one of its threads fail. Like the standard library's operator new, it calls the
+// process's new_handler before it throws.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -16,10 +16,10 @@ namespace {
 using tandem::testing::kMemoryFaultsVariable;
 using tandem::testing::MemoryFaults;
 
-// Constant-initialized: allocations come before the constructor below.
+// Constant-initialized, because allocations happen before the constructor below runs.
 MemoryFaults* faults = nullptr;
 
-// Processes that this one starts are none of the test's: their memory does not fail.
+// Clears the settings for child processes, whose memory must not fail.
 [[gnu::constructor]] void map_faults() {
   const char* const path = std::getenv(kMemoryFaultsVariable);
   unsetenv("LD_PRELOAD");
@@ -34,7 +34,7 @@ MemoryFaults* faults = nullptr;
 
 bool fails() {
   if (faults == nullptr) return false;
-  // relaxed, both: they say when, and publish nothing
+  // relaxed, both: they publish no other data
   const pid_t thread = faults->thread.load(std::memory_order_relaxed);
   if (thread == 0 || thread != gettid()) return false;
   faults->failed.fetch_add(1, std::memory_order_relaxed);

@@ -1,4 +1,4 @@
-// A device that another one is behind: tests override what they want to see or to spoil.
+// A device that forwards to another one: tests override the calls that they observe or change.
 #pragma once
 
 #include <cstring>
@@ -47,8 +47,8 @@ class ForwardingDevice : public Device {
   std::unique_ptr<Device> inner_;
 };
 
-// A host device whose page pool is NaN until somebody writes to it: who reads too early gets no
-// sound text.
+// A host device whose page pool is NaN until it is written, so that reading too early spoils the
+// text.
 class PoisonedDevice : public ForwardingDevice {
  public:
   explicit PoisonedDevice(int num_threads, double link_gbps = 0)

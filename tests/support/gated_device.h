@@ -1,6 +1,6 @@
-// A host device whose adapter loads stand still until the compute stream has done a given number of
-// operations: so that the takeover from CPU workers to the device can be forced between any two. Or
-// whose steps end one by one when told to.
+// A host device whose adapter loads wait until the compute stream has done a given number of
+// operations, so that the takeover from CPU workers can be forced between any two. Alternatively
+// its steps end one by one when the test says so.
 #pragma once
 
 #include <chrono>
@@ -26,8 +26,8 @@ class LoadGate {
   static constexpr std::int64_t kOpen = std::numeric_limits<std::int64_t>::min();
   static constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
 
-  // From now on: the first `num_b` pieces of the load stream come after operation `b_at`, all else
-  // after operation `at`, counted from now.
+  // From now on the first `num_b` pieces of the load stream wait for operation `b_at`, and all
+  // other pieces for operation `at`, counted from now.
   void close(std::int64_t at, std::int64_t b_at = 0, std::int64_t num_b = 0) {
     const std::lock_guard lock(mutex_);
     done_ = 0;
@@ -40,7 +40,7 @@ class LoadGate {
     at_ = b_at_ = kOpen;
     changed_.notify_all();
   }
-  // Compute operations stand still until let_go().
+  // Compute operations wait until let_go().
   void hold() {
     const std::lock_guard lock(mutex_);
     held_ = true;
@@ -50,7 +50,7 @@ class LoadGate {
     held_ = false;
     changed_.notify_all();
   }
-  // From now on steps that sample end when they are told to, by end_step() each.
+  // From now on each step that samples waits for an end_step() of the test.
   void hold_steps() {
     const std::lock_guard lock(mutex_);
     enqueued_ = 0;
@@ -66,12 +66,12 @@ class LoadGate {
     may_end_ = kAll;
     changed_.notify_all();
   }
-  // Steps enqueued since hold_steps().
+  // Number of steps enqueued since hold_steps().
   std::int64_t num_enqueued() const {
     const std::lock_guard lock(mutex_);
     return enqueued_;
   }
-  // Whether so many were enqueued, at the latest by then.
+  // Waits until `count` steps are enqueued; returns false after `longest`.
   bool wait_enqueued(std::int64_t count,
                      std::chrono::milliseconds longest = std::chrono::seconds(60)) {
     std::unique_lock lock(mutex_);
@@ -86,7 +86,7 @@ class LoadGate {
     return timed_out_;
   }
 
-  // For the streams.
+  // The functions below are for the streams.
   void count() {
     std::unique_lock lock(mutex_);
     wait(lock, [&] { return !held_; });
@@ -110,7 +110,7 @@ class LoadGate {
     const std::lock_guard lock(mutex_);
     return num_b_ > 0;
   }
-  void note_recorded(const Event& event) {  // ends a piece, unless it is there to take the time
+  void note_recorded(const Event& event) {  // ends a piece unless the event only measures time
     const std::lock_guard lock(mutex_);
     if (num_b_ > 0 && !timers_.contains(&event)) --num_b_;
   }
@@ -240,7 +240,7 @@ class GatedStream final : public Stream {
     const bool b_part = gate_.in_b_parts();
     host().run("gate", [this, b_part] { gate_.pass(b_part); });
   }
-  // What it sampled is the last that a step copies back.
+  // A step's last copy to the host is that of its samples.
   void end_step() {
     if (role_ != Role::compute) return;
     const std::int64_t number = gate_.enqueue_step();

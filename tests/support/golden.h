@@ -1,4 +1,4 @@
-// The goldens of tests/data: what transformers + PEFT computed in float32 from the same files.
+// The goldens in tests/data: results of transformers + PEFT in float32 for the same files.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 namespace tandem::test {
 
 struct GoldenCase {
-  std::string adapter;  // empty: base
+  std::string adapter;  // empty: the base model
   std::vector<std::int32_t> prompt;
-  std::vector<std::int32_t> output;  // greedy, not stopped at the end token
+  std::vector<std::int32_t> output;  // greedy; does not stop at an end token
   std::vector<float> logprobs;       // of the output
-  std::vector<float> margins;        // between the best and the second best logit, at each output
-  std::vector<float> logits;         // of the last prompt position; empty in golden.json
-  std::string text;                  // of the output; empty in golden_tiny.json
+  std::vector<float> margins;        // best minus second best logit at each output token
+  std::vector<float> logits;         // at the last prompt position; empty in golden.json
+  std::string text;                  // decoded output; empty in golden_tiny.json
 
   std::string name() const;
 };

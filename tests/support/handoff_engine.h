@@ -25,7 +25,7 @@ inline ModelSpec handoff_config() {
   return small_model(3);
 }
 
-// Of adapter i: all kinds of modules, with and without gaps.
+// Returns the modules of adapter i: all kinds, with and without gaps.
 inline std::vector<Module> handoff_modules(int i) {
   using enum Module;
   static const std::vector<std::vector<Module>> kinds = {
@@ -37,7 +37,7 @@ inline std::string handoff_name(int i) {
   return fmt::format("a{}", i);
 }
 
-// As many workers again, and half of the host tier, on another one.
+// Adds a second node with as many workers and half of the host tier.
 inline void on_two_nodes(EngineOptions& options) {
   options.handoff.groups.push_back(options.handoff.groups.front());
 }
@@ -45,7 +45,7 @@ inline void on_two_nodes(EngineOptions& options) {
 struct HandoffEngine {
   WorkerFaults faults;
   std::unique_ptr<GatedDevice> device;
-  std::unique_ptr<GatedDevice> second;  // null: the model is on one device
+  std::unique_ptr<GatedDevice> second;  // null if the model is on one device
   std::unique_ptr<Tokenizer> tokenizer;
   SteadyClock clock;
   std::unique_ptr<Engine> engine;
@@ -55,7 +55,7 @@ struct HandoffEngine {
     gate().open();
     if (second != nullptr) second->gate().open();
   }
-  // Lets the load of adapter i come to its end: none of it is left in the stream.
+  // Lets the load of adapter i finish, so that none of it is left in the stream.
   void settle(int i) {
     open();
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
@@ -65,7 +65,7 @@ struct HandoffEngine {
     }
   }
 
-  // `num_adapters` of them in the host tier. Workers in the modes that have any.
+  // Puts `num_adapters` adapters into the host tier. Starts workers if the mode uses any.
   static std::unique_ptr<HandoffEngine> make(
       AdapterMode mode, int num_adapters, double link_gbps = 0, int silent = 0,
       const std::function<void(EngineOptions&)>& adjust = nullptr,
@@ -75,7 +75,7 @@ struct HandoffEngine {
     made->device = std::make_unique<GatedDevice>(link_gbps);
     std::vector<Device*> devices = {made->device.get()};
     if (num_devices == 2) {
-      // Behind the first one by some layers.
+      // The second device's loads arrive some layers later than the first one's.
       made->second = std::make_unique<GatedDevice>(link_gbps / 3);
       devices.push_back(made->second.get());
     }
@@ -88,8 +88,8 @@ struct HandoffEngine {
     if (hands_over(mode)) {
       options.handoff = in_process_workers(2, made->faults);
       options.handoff.max_rows = 128;
-      options.handoff.deadline_us = 25'000'000;  // a sanitizer, and a machine of others
-      // Workers answer at once, the link takes for ever: whoever plans hands over.
+      options.handoff.deadline_us = 25'000'000;  // long enough for a sanitizer on a busy machine
+      // By these costs workers are immediate and the link endless, so plans hand over if they can.
       options.handoff.costs = {};
       options.handoff.costs.link_bytes_per_s = 1e3;
       options.handoff.costs.worker_job_s = 0;

@@ -1,5 +1,5 @@
-// A WorkerPool whose workers are threads of the test: the engine's own mailbox, and faults on
-// demand. What a process would do when it is killed, a thread does as soon as it can.
+// A WorkerPool with threads of the test as workers: on the engine's own mailbox, with faults on
+// demand. A thread emulates the death of a killed process as soon as it can.
 #pragma once
 
 #include <atomic>
@@ -20,13 +20,13 @@
 
 namespace tandem::test {
 
-// What the workers do; may change while they run. Outlives the pool.
+// The behaviour of the workers, which may change while they run. Outlives the pool.
 struct WorkerFaults {
-  std::atomic<int> silent = 0;        // so many of the worker slots, from the first, never answer
-  std::atomic<int> stall_ms = 0;      // how long some looks of every worker take
-  std::atomic<bool> garbage = false;  // a thread writes into every control word that workers may
-  std::atomic<std::uint32_t> dead_groups = 0;  // mask: nobody of them is live
-  double peer_ms = 20'000;  // patience with each other: the machine may be busy with others
+  std::atomic<int> silent = 0;        // number of worker slots, from the first, that never answer
+  std::atomic<int> stall_ms = 0;      // delay of some iterations of every worker
+  std::atomic<bool> garbage = false;  // a thread overwrites every control word of workers
+  std::atomic<std::uint32_t> dead_groups = 0;  // mask of groups without a live worker
+  double peer_ms = 20'000;                     // long, because the machine may be busy
   std::atomic<std::uint64_t> clears = 0;
 };
 
@@ -71,7 +71,7 @@ class InProcessPool final : public WorkerPool {
     }
     return mask;
   }
-  // Nobody here writes another pid into its worker slot.
+  // No worker here writes another pid into its worker slot.
   std::uint64_t held(int) const override { return 0; }
   void clear(int group, std::uint64_t sequence) override {
     ++faults_.clears;
@@ -186,7 +186,7 @@ class InProcessPool final : public WorkerPool {
   std::vector<std::thread> threads_;
 };
 
-// One group of `workers` of them, who sleep soon: a step may begin without who still wakes.
+// One group of `workers` workers that sleep soon, so a step may begin while some still wake up.
 inline HandoffOptions in_process_workers(int workers, WorkerFaults& faults) {
   HandoffOptions options;
   options.spin_ms = 1;

@@ -1,5 +1,5 @@
-// For LD_PRELOAD, into a real `tandem`: a kernel made for $MANY_CPUS cpus, all of which the process
-// may use. Like the kernel's own call it refuses sets that are too small for them.
+// For LD_PRELOAD into a real `tandem`: emulates a kernel for $MANY_CPUS cpus, all of which the
+// process may use. Like the kernel's own call it refuses sets that are too small for them.
 #include <sched.h>
 #include <sys/types.h>
 

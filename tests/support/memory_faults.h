@@ -1,5 +1,5 @@
-// Allocations of a real process that fail: what a test says, in a file that both map, to the
-// library that the process was started with (failing_memory_preload.cpp).
+// Failing allocations of a real process: the test controls them through a file that it shares with
+// the library preloaded into the process (failing_memory_preload.cpp).
 #pragma once
 
 #include <sys/types.h>
@@ -13,8 +13,8 @@ inline constexpr const char* kMemoryFaultsVariable = "MEMORY_FAULTS_FILE";  // i
 
 // 0 thread | 8 failed
 struct MemoryFaults {
-  std::atomic<pid_t> thread{0};  // whose allocations fail from now on; 0: nobody's
-  alignas(8) std::atomic<std::int64_t> failed{0};  // so many have
+  std::atomic<pid_t> thread{0};                    // the thread whose allocations fail; 0: none
+  alignas(8) std::atomic<std::int64_t> failed{0};  // number of failures
 };
 static_assert(sizeof(MemoryFaults) == 16);
 static_assert(std::atomic<pid_t>::is_always_lock_free &&

@@ -1,4 +1,4 @@
-// Writes random adapters as PEFT would.
+// Writes random adapters in PEFT's format.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 
 namespace tandem::testing {
 
-// An adapter of one rank on `modules` of all layers, in dir/name; f32. Same seed, same adapter.
+// Writes an f32 adapter of one rank on `modules` of all layers to dir/name, determined by the seed.
 inline std::string write_peft_adapter(const TempDir& dir, const std::string& name,
                                       const ModelSpec& config, std::int32_t rank,
                                       const std::vector<Module>& modules, std::uint64_t seed) {

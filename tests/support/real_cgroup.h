@@ -1,4 +1,4 @@
-// A control group of this machine's, for tests that may make one (as root); others are skipped.
+// A real control group for tests, which needs root; without it such tests are skipped.
 #pragma once
 
 #include <fcntl.h>
@@ -16,8 +16,8 @@
 
 namespace tandem::testing {
 
-// Below the top of the hierarchy that has `controller`, with a group "inner" below it. Both are
-// removed with the object, when no process is in them any more.
+// Made below the top of the hierarchy that has `controller`, with a group "inner" below it. The
+// destructor removes both, which requires that no process is left in them.
 class RealCgroup {
  public:
   static std::optional<RealCgroup> make(std::string_view controller) {
@@ -47,7 +47,7 @@ class RealCgroup {
     ::rmdir(folder_.c_str());
   }
 
-  // False: the controller is not enabled here.
+  // Returns false if the controller is not enabled here.
   bool limit_cpus(double cpus) const {
     const auto time_us = static_cast<int>(cpus * 100'000);
     if (version_ == 2) return write("cpu.max", fmt::format("{} 100000", time_us));
@@ -60,7 +60,7 @@ class RealCgroup {
 
   const std::filesystem::path& folder() const { return folder_; }
   std::filesystem::path inner() const { return folder_ / "inner"; }
-  // Puts the calling process into the inner group.
+  // Moves the calling process into the inner group.
   bool enter() const { return write("inner/cgroup.procs", std::to_string(::getpid())); }
 
  private:

@@ -1,4 +1,4 @@
-// Makes safetensors files for tests, sound ones and, with a header of one's own, broken ones.
+// Makes safetensors files for tests: valid ones, and broken ones by giving the header.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 
 namespace tandem::testing {
 
-// The 8-byte length, the header, the data.
+// Joins the 8-byte length, the header and the data.
 inline std::string safetensors_bytes(std::string_view header, std::string_view data) {
   std::string file;
   for (unsigned i = 0; i < 8; ++i) file += static_cast<char>(header.size() >> (8 * i) & 0xff);
@@ -24,7 +24,7 @@ inline std::string safetensors_bytes(std::string_view header, std::string_view d
 
 class SafetensorsWriter {
  public:
-  // The values, rounded to `dtype`; as many as the shape has.
+  // Adds the values, rounded to `dtype`; their number has to fit the shape.
   SafetensorsWriter& add(std::string_view name, DType dtype, const std::vector<std::int64_t>& shape,
                          const std::vector<float>& values) {
     std::string bytes(values.size() * size_of(dtype), '\0');
@@ -44,7 +44,7 @@ class SafetensorsWriter {
     return *this;
   }
 
-  // Padded, so that the data begins at a multiple of 8 bytes.
+  // The header is padded, so that the data begins at a multiple of 8 bytes.
   std::string header() const {
     std::string text = fmt::format("{{{}}}", header_);
     text.resize((text.size() + 7) / 8 * 8, ' ');

@@ -1,10 +1,10 @@
-// Whether the code under test carries a sanitizer. A test's own lines may not (tandem_test in
-// cmake/TandemTargets.cmake), so the preprocessor does not know; that a sanitizer's runtime is
-// linked says it.
+// Tells whether the code under test is built with a sanitizer. The test's own source may be built
+// without it (tandem_test in cmake/TandemTargets.cmake), so the preprocessor cannot tell; a linked
+// sanitizer runtime can.
 #pragma once
 
 extern "C" {
-void __asan_init() __attribute__((weak));  // NOLINT: the runtimes' own names
+void __asan_init() __attribute__((weak));  // NOLINT: names of the runtimes
 void __tsan_init() __attribute__((weak));  // NOLINT
 }
 

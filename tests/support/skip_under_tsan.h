@@ -1,10 +1,10 @@
-// For tests in which a race is meant.
+// Skips tests that contain an intended race.
 #pragma once
 
 #include <gtest/gtest.h>
 
-// Of a layer whose reading was given up the load stream copies what there is: a step may have to
-// end. Nobody keeps what comes of it, but ThreadSanitizer sees bytes that nobody has released.
+// If reading a layer was given up, the load stream still copies its bytes, so that a waiting step
+// can end. The result is dropped, but ThreadSanitizer sees bytes that were not released.
 #if defined(__SANITIZE_THREAD__)
 #define TANDEM_SKIP_UNDER_TSAN() \
   GTEST_SKIP() << "what was read of a layer is copied without order when it is given up"

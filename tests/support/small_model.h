@@ -1,4 +1,4 @@
-// A model that computes in no time, for tests that need one of any weights.
+// A model that computes in almost no time, for tests that accept any weights.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ inline ModelSpec small_model(std::int64_t num_layers) {
   shape.num_kv_heads = 2;
   shape.head_dim = 16;
   shape.ffn_size = 160;
-  shape.vocab_size = 4096;  // the demo model's tokenizer suits it
+  shape.vocab_size = 4096;  // fits the demo model's tokenizer
   shape.max_position_embeddings = 512;
   shape.eos_token_ids = {1};
   return decoder_of(shape);

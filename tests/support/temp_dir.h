@@ -1,4 +1,4 @@
-// A folder of one test's own.
+// A temporary folder of one test.
 #pragma once
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 namespace tandem::testing {
 
-// Made on construction, removed with all in it on destruction.
+// Created by the constructor, removed with its content by the destructor.
 class TempDir {
  public:
   TempDir() {
@@ -29,11 +29,11 @@ class TempDir {
 
   const std::filesystem::path& path() const { return path_; }
 
-  // Writes the file (and the folders above it) and returns its path.
+  // Writes the file, and the folders above it if needed, and returns its path.
   std::filesystem::path write(const std::filesystem::path& name, std::string_view contents) const {
     const std::filesystem::path file = path_ / name;
     std::filesystem::create_directories(file.parent_path());
-    // A new file each time: ext4 waits for the disk when an old one is truncated and rewritten.
+    // Always a new file: ext4 waits for the disk if an old one is truncated and rewritten.
     std::filesystem::remove(file);
     std::ofstream out(file, std::ios::binary | std::ios::trunc);
     out.write(contents.data(), static_cast<std::streamsize>(contents.size()));

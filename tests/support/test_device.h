@@ -1,4 +1,4 @@
-// The device that tests run on.
+// The device on which tests run.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,8 @@
 
 namespace tandem::test {
 
-// A host device with two threads or, where the variable TANDEM_TEST_DEVICE is cuda, a GPU: that of
-// the rank's number, counted round where there are fewer. Aborts if it cannot be made.
+// Returns a host device with two threads or, if TANDEM_TEST_DEVICE is cuda, the GPU with the rank's
+// number (modulo the number of GPUs). Aborts if it cannot be made.
 std::unique_ptr<Device> make_test_device(int rank = 0);
 
 }  // namespace tandem::test

@@ -1,4 +1,4 @@
-// A whole engine on the host device, from a folder of tests/data or a made-up configuration.
+// A whole engine on the test device, from a folder of tests/data or a made-up configuration.
 #pragma once
 
 #include <filesystem>
@@ -19,7 +19,7 @@ EngineOptions small_engine_options(std::int32_t max_model_len = 512);
 
 struct TestEngine {
   std::unique_ptr<Device> device;
-  std::vector<std::unique_ptr<Device>> others;  // that share the model with it
+  std::vector<std::unique_ptr<Device>> others;  // the other devices that share the model
   ModelSpec config;
   std::unique_ptr<Tokenizer> tokenizer;
   SteadyClock clock;
@@ -28,12 +28,12 @@ struct TestEngine {
   // Loads the model with every adapter of DIR/adapters under its folder's name.
   static std::unique_ptr<TestEngine> load(const std::filesystem::path& dir, DType dtype,
                                           const EngineOptions& options, int num_devices = 1);
-  // Random weights of any shape; the demo model's tokenizer.
+  // Makes an engine with random weights of any shape and the demo model's tokenizer.
   static std::unique_ptr<TestEngine> dummy(const ModelSpec& config, DType dtype,
                                            const EngineOptions& options);
 };
 
-// Everything that one continuation brought.
+// The complete output of one continuation.
 struct Collected {
   std::vector<TokenId> tokens;
   std::string text;
@@ -44,12 +44,12 @@ struct Collected {
   Status error;
 };
 
-// Reads a generation to its end (a minute without news fails the test), by continuation.
+// Reads a generation to its end, by continuation. The test fails after a minute without output.
 std::vector<Collected> collect(Generation& generation);
 // Submits and collects; the test fails if the request is refused.
 std::vector<Collected> run(Engine& engine, GenerationRequest request);
 
-// Greedy, `max_tokens` of them, end tokens ignored: how the goldens were made.
+// Makes a greedy request for `max_tokens` tokens that ignores end tokens, as for the goldens.
 GenerationRequest greedy(std::vector<TokenId> prompt, std::int32_t max_tokens,
                          const std::string& adapter = "");
 

@@ -1,4 +1,4 @@
-// The seed of a test that searches at random: TANDEM_TEST_SEED, which replays a run, else
+// The seed of a randomised test: TANDEM_TEST_SEED, which repeats a run, or else
 // `otherwise`.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// Prints the seed, as a test that crashes or hangs tells nothing else.
+// Prints the seed, because a test that crashes or hangs reports nothing else.
 inline std::uint64_t test_seed(std::uint64_t otherwise = std::random_device{}()) {
   const char* const given = std::getenv("TANDEM_TEST_SEED");
   const std::uint64_t seed = given == nullptr ? otherwise : std::stoull(given);

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# tools/format and tools/includes explain themselves or refuse, and do nothing else: with an
-# argument that they do not know, format would rewrite the whole tree.
+# Checks that tools/format and tools/includes print their help or refuse unknown arguments without
+# doing anything else: otherwise format would rewrite the whole tree.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Stands in for the formatter, so that a mistake here rewrites nothing.
+# Stands in for the formatter, so that an error in this test rewrites nothing.
 printf '#!/bin/sh\necho "$@" > %s/formatted\n' "$work" > "$work/clang-format-14"
 chmod +x "$work/clang-format-14"
 export PATH="$work:$PATH"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What .ci/run does about tests that search at random, with tools that do nothing and three presets
+# Checks how .ci/run treats randomised tests, with tools that do nothing and three presets
 # of a project of three tests.
 set -euo pipefail
 source=$(cd "$(dirname "$0")/../.." && pwd)
@@ -39,8 +39,8 @@ foreach(name plain search other)
 endforeach()
 END
 
-# Runs CI over such tests; sets `status` and `printed`.
-run() { # SCRIPT of the test that searches, and of the one that does not
+# Runs CI with such tests; sets `status` and `printed`.
+run() { # SCRIPT of the randomised test, and of the one that is not
   printf 'echo TANDEM_TEST_SEED=$TANDEM_TEST_SEED\n%s\n' "$1" > search
   printf 'echo TANDEM_TEST_SEED=$TANDEM_TEST_SEED\n' > other
   printf '%s\n' "$2" > plain
@@ -57,7 +57,7 @@ run true true
 first=$(seed)
 [[ $first =~ ^[0-9]+$ ]] || fail "prints no seed"
 
-# Passes with the fixed seed alone, and not in each preset.
+# Passes only with the fixed seed, and not in each preset.
 run '[ $TANDEM_TEST_SEED = 20261125 ] || case $1 in *release) false;; *) true;; esac' true
 [[ $status == 0 ]] || fail "a test that fails for its seed fails CI"
 [[ $(seed) != "$first" ]] || fail "the same seed twice"

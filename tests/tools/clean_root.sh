@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# What tools/clean-root says before it makes anything: needs no root, no network and no mounts.
+# Checks the messages of tools/clean-root before it makes anything: no root, network or mounts
+# needed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Runs clean-root with a cache of the test's; sets `status` and `printed`.
+# Runs clean-root with the test's cache; sets `status` and `printed`.
 run() {
   status=0
   printed=$("$BASH" tools/clean-root --cache "$work/cache" "$@" 2>&1 < /dev/null) || status=$?
@@ -41,14 +42,14 @@ if git rev-parse -q --verify HEAD > /dev/null 2>&1; then
   run bookworm --list
   expect 0 $'./tools/quickstart\n./tools/test' "README's commands"
 
-  # A machine that lends neither mounts nor users.
+  # Simulates a machine that allows neither mounts nor user namespaces.
   mkdir "$work/bin"
   printf '#!/bin/sh\necho "unshare: unshare failed: Operation not permitted" >&2\nexit 1\n' > "$work/bin/unshare"
   chmod +x "$work/bin/unshare"
   PATH=$work/bin:$PATH run trixie true
   expect 2 "Operation not permitted" "a machine without namespaces"
   expect 2 "clean-root: " "a machine without namespaces"
-  # One that lends them and lacks the rest.
+  # Simulates a machine that allows them but lacks everything else.
   printf '#!/bin/sh\nexit 0\n' > "$work/bin/unshare"
   for tool in bash dirname git id cat mktemp; do ln -s "$(command -v $tool)" "$work/bin/"; done
   PATH=$work/bin run trixie true

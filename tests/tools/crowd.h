@@ -1,4 +1,4 @@
-// Threads that keep a program under test busy, and waiting for what they do to it.
+// Threads that keep a program under test busy while the test waits for an effect.
 #pragma once
 
 #include <atomic>
@@ -12,10 +12,10 @@
 
 namespace tandem {
 
-// Within a minute: what is tested is never the limit, the machine may be busy with others.
+// Waits up to a minute, which is no limit under test: the machine may be busy.
 bool eventually(const std::function<bool()>& happens, const std::function<void()>& meanwhile = {});
 
-// Threads that do one thing again and again, until stop() or the first that should not have been.
+// Threads that repeat an action until stop() or the first failure.
 // Thread-safe.
 class Crowd {
  public:
@@ -27,14 +27,14 @@ class Crowd {
   Crowd& operator=(const Crowd&) = delete;
 
   void add(Act act, unsigned seed);
-  void stop();  // and wait; by one thread
+  void stop();  // also waits for them; called by one thread
 
-  // By the acts: this went as it should; this did not.
+  // Called by the actions: a success, and a failure.
   void count(const std::string& what);
   void fail(const std::string& what);
 
   bool failed() const { return failed_; }
-  std::string failure() const;  // the first; empty: none so far
+  std::string failure() const;  // the first failure; empty: none so far
   std::map<std::string, int> counts() const;
 
  private:

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# What cmake/TandemCuda.cmake decides on machines with nvcc and without a GPU. Compiles nothing.
+# Checks the decisions of cmake/TandemCuda.cmake on machines with nvcc but no GPU. Compiles nothing.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-printf '#!/bin/sh\nexit 9\n' > "$work/nvidia-smi"  # as where there is no GPU
+printf '#!/bin/sh\nexit 9\n' > "$work/nvidia-smi"  # as on a machine without a GPU
 chmod +x "$work/nvidia-smi"
 
 configure() { # OPTION...: sets `status` and `printed`

@@ -37,7 +37,7 @@ def examples(block):
         end = 0
         while lines[end].endswith("\\\n"):
             end += 1
-        # A quoted body may span lines: the command ends where its single quotes are closed.
+        # A quoted body may span lines: the command ends with its closing single quote.
         while "".join(lines[: end + 1]).count("'") % 2:
             end += 1
         after = end + 1

@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-constexpr int kClients = 8080;  // in both files
+constexpr int kClients = 8080;  // the clients' port in both files
 constexpr int kOperators = 9901;
 
 std::string file_text(const std::filesystem::path& file) {
@@ -19,7 +19,7 @@ std::string file_text(const std::filesystem::path& file) {
   return read.str();
 }
 
-// The number behind `before` in a text that is all there; 0: none.
+// Returns the number after `before` in a complete text; 0: none.
 int number_behind(const std::string& text, std::string_view before) {
   const std::size_t at = text.find(before);
   int number = 0;
@@ -55,7 +55,7 @@ EnvoyProcess::EnvoyProcess(const std::filesystem::path& config,
       std::vector<std::string>{"-c", file.string(), "--use-dynamic-base-id", "--concurrency", "1",
                                "--admin-address-path", admin_file.string()},
       options);
-  // Clients' port is there when the clusters are: after their first health checks.
+  // The clients' port opens after the clusters' first health checks.
   if (!process_->wait_for_error("all dependencies initialized")) return;
   const int admin = number_behind(file_text(admin_file), "127.0.0.1:");
   port_ = number_behind(get(admin, "/listeners").body, "127.0.0.1:");

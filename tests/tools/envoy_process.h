@@ -1,4 +1,4 @@
-// A real Envoy, with a file of configs/ as it stands but for its ports.
+// A real Envoy with a file of configs/, in which only the ports are replaced.
 #pragma once
 
 #include <filesystem>
@@ -14,15 +14,15 @@ namespace tandem {
 
 class EnvoyProcess {
  public:
-  // The program, from the tests' working directory; empty: it is there, else why the test is
-  // skipped.
+  // Looks for the program from the tests' working directory. Returns an empty text, or the reason
+  // to skip the test.
   static std::string missing();
 
-  // `ports`: what stands in the file, and what is wanted in its place. Clients' and operators' are
-  // any free ones. Waits until it serves.
+  // `ports`: each port in the file with its replacement. The ports of clients and operators are
+  // replaced by free ones. Waits until it serves.
   EnvoyProcess(const std::filesystem::path& config, std::vector<std::pair<int, int>> ports);
 
-  int port() const { return port_; }  // the clients'; 0: it did not start, which log() explains
+  int port() const { return port_; }  // of the clients; 0: it did not start, see log()
   std::string log();
 
  private:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# install.sh BUILD: installs a built tree into a folder, moves that, and uses what is there: the
-# program answers, knows its data, and its pages come along. Nothing may name the source tree.
+# install.sh BUILD: installs a built tree into a folder, moves that, and tests it there: the program
+# answers and finds its data, and its pages are installed. Nothing may name the source tree.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source=$PWD
@@ -31,7 +31,7 @@ if grep -qrF "$source" "$prefix/share/man"; then fail "a manual page names the s
 for file in bash-completion/completions/tandem zsh/vendor-completions/_tandem fish/vendor_completions.d/tandem.fish; do
   grep -q max-model-len "$prefix/share/$file" || fail "no share/$file"
 done
-# Each process would pay for it (gpu/cuda/gemm/cublas_lt.h).
+# Linking cuBLAS would slow each process down (gpu/cuda/gemm/cublas_lt.h).
 if readelf -d "$program" | grep -q 'NEEDED.*cublas'; then fail "the program links cuBLAS"; fi
 if grep -qF "$source/tests" "$program"; then fail "the program names a file of the source tree"; fi
 echo "install: bin/tandem runs from any prefix"

@@ -1,5 +1,5 @@
-# What configure says of libraries that do not fit: cmake -P runs this file, which runs itself for
-# each case (a refusal ends the script that meets it) and compares what that prints.
+# Checks configure's messages about unsuitable libraries: `cmake -P` runs this file, which runs
+# itself for each case (a refusal ends the script) and compares the output.
 include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/TandemVersions.cmake")
 
 if(DEFINED CASE)
@@ -26,7 +26,7 @@ function(expect case how)
   cmake_parse_arguments(ARG "" "DEFINE" "TEXT;NEVER" ${ARGN})
   execute_process(COMMAND "${CMAKE_COMMAND}" -DCASE=${case} ${ARG_DEFINE} -P "${CMAKE_CURRENT_FUNCTION_LIST_FILE}"
     RESULT_VARIABLE status OUTPUT_VARIABLE printed ERROR_VARIABLE printed)
-  string(REGEX REPLACE "[ \n]+" " " printed "${printed}")  # as messages are wrapped
+  string(REGEX REPLACE "[ \n]+" " " printed "${printed}")  # messages are wrapped
   if((how STREQUAL "passes") STREQUAL (status STREQUAL "0"))
   else()
     message(SEND_ERROR "'${case}' ${ARG_DEFINE}: expected that it ${how}, status ${status}:\n${printed}")

@@ -90,7 +90,7 @@ def main():
     theirs = {name for name in names_in(served) if name.startswith(FOREIGN)}
     faults += [f"{name} is served and not in {PAGE.name}" for name in sorted(theirs - documented)]
     faults += [f"{name} is in {PAGE.name} and not served" for name in sorted(documented - theirs)]
-    # Whoever changes the way promtool is asked finds out that it says nothing any more.
+    # A deliberate error shows that promtool is still called in a way that reports errors.
     bad = "# HELP ours_bad Help\n# TYPE ours_bad counter\nours_bad 1\n"
     if not faults_of(bad, documented):
         faults.append("promtool has nothing to say of a counter without _total")

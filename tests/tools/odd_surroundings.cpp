@@ -1,7 +1,7 @@
 // odd_surroundings [deny=CALL|empty=FOLDER|file_bytes=N]... -- PROGRAM [ARG]...
-// Becomes PROGRAM where system calls are refused with EPERM, as by a container's seccomp profile,
-// where an empty folder lies over FOLDER, or where files may have N bytes. Exit status 77: such
-// surroundings cannot be made here.
+// Becomes PROGRAM in an environment where system calls are refused with EPERM, as by a container's
+// seccomp profile, where an empty folder is mounted over FOLDER, or where files are limited to N
+// bytes. Exit status 77: this environment cannot be made here.
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -36,7 +36,7 @@ bool deny(const char* call) {
   return denied;
 }
 
-// Who is not root has the right to mount in a user namespace of his own, if the machine lets him.
+// Without root, mounting is possible in a new user namespace if the machine allows those.
 bool make_empty(const char* folder) {
   const uid_t user = geteuid();
   const gid_t group = getegid();
@@ -59,7 +59,7 @@ bool limit_files(const char* bytes) {
 bool make(std::string_view what) {
   const std::size_t equals = what.find('=');
   if (equals == std::string_view::npos) return false;
-  const char* const value = what.data() + equals + 1;  // of an argument: it ends with a zero
+  const char* const value = what.data() + equals + 1;  // an argument's end: zero-terminated
   const std::string_view kind = what.substr(0, equals);
   return kind == "deny"         ? deny(value)
          : kind == "empty"      ? make_empty(value)

@@ -55,7 +55,7 @@ def start_server(tandem, endpoint):
             url = line.split(" listening on ")[1].split(";")[0]
         if " ready: " in line:
             break
-    # Its log goes on, and must not fill the pipe.
+    # Reads the log, so that it cannot fill the pipe.
     threading.Thread(target=process.stderr.read, daemon=True).start()
     return process, url
 

@@ -15,7 +15,7 @@
 
 #include "base/check.h"
 
-extern char** environ;  // NOLINT: POSIX declares it nowhere
+extern char** environ;  // NOLINT: no POSIX header declares it
 
 namespace tandem {
 namespace {
@@ -26,8 +26,8 @@ std::vector<std::string> variables(const std::map<std::string, std::string>& add
     const std::string text = *entry;
     if (!text.starts_with("TANDEM_")) out.push_back(text);
   }
-  // Tests run beside each other: no server takes another test's cores into account unless it is
-  // told to by its flag.
+  // Tests run in parallel, so servers ignore the cores that others claim, unless a flag says
+  // otherwise.
   out.emplace_back("TANDEM_CLAIM_CORES=false");
   for (const auto& [name, value] : added) out.push_back(name + "=" + value);
   return out;
@@ -92,7 +92,7 @@ Process::Process(const std::vector<std::string>& args, ProcessOptions options) {
   close(in.ends[0]);
   close(out.ends[1]);
   close(err.ends[1]);
-  // Fits the pipe, so this cannot block.
+  // The input fits into the pipe, so this cannot block.
   TANDEM_CHECK(write(in.ends[1], options.input.data(), options.input.size()) ==
                    static_cast<ssize_t>(options.input.size()),
                "writing standard input: {}", errno);

@@ -1,4 +1,4 @@
-// A program under test as a real process: arguments, variables, standard streams, signals.
+// Runs a program under test as a real process: arguments, variables, standard streams, signals.
 #pragma once
 
 #include <sys/types.h>
@@ -13,36 +13,36 @@
 
 namespace tandem {
 
-// The path of this build's `tandem`, or what TANDEM_TEST_PROGRAM says.
+// Returns the path of this build's `tandem`, or the one in TANDEM_TEST_PROGRAM.
 std::string program_under_test();
 
 struct ProcessOptions {
-  std::map<std::string, std::string> environment;  // added; TANDEM_* of ours are taken out first
-  std::string input;                               // standard input, less than 60 kB
-  std::string folder;                              // working directory; empty: ours
-  std::string output_file;  // takes standard output instead of output(); it must exist
-  std::string program;      // another one than program_under_test(); its path
+  std::map<std::string, std::string> environment;  // added; our own TANDEM_* are removed first
+  std::string input;                               // less than 60 kB
+  std::string folder;                              // working directory; empty: that of the test
+  std::string output_file;                         // receives standard output; must exist
+  std::string program;                             // path; empty: program_under_test()
 };
 
 class Process {
  public:
   // Starts program_under_test(). Aborts the test program if that is impossible.
   explicit Process(const std::vector<std::string>& args, ProcessOptions options = {});
-  ~Process();  // kills it if it still runs
+  ~Process();  // kills it if it is running
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  // Reads until `text` has appeared on the stream; false: it ended, or took over a minute.
+  // Reads until the stream has `text`; returns false if it ended or after a minute.
   bool wait_for_output(const std::string& text);
   bool wait_for_error(const std::string& text);
-  // The number behind `before` on that stream, once all of it has come; 0: as above.
+  // Returns the number after `before` once it is complete; 0: the stream ended, or after a minute.
   int wait_for_number(const std::string& before);
-  // What is there already, without waiting: a pipe that nobody empties stops who writes to it.
+  // Reads what has arrived without waiting, because a full pipe blocks its writer.
   void read_what_is_there();
   pid_t pid() const { return pid_; }
   void send_signal(int number) const;
-  // Reads to the end. The exit status; 128 + signal when one killed it; -1: over two minutes (it
-  // is killed then).
+  // Reads to the end. Returns the exit status; 128 + signal if one killed it; -1: it was killed
+  // because it took over two minutes.
   int wait();
 
   const std::string& output() const { return output_; }
@@ -67,23 +67,23 @@ struct Finished {
 };
 Finished run_tandem(const std::vector<std::string>& args, ProcessOptions options = {});
 
-// Where it listens, once it says so; 0: it did not.
+// Returns the port in its log, or 0 if it ended without one.
 int listening_port(Process& process);
 
-// `tandem serve` on port 0, ready to answer.
+// A ready `tandem serve` on a free port.
 struct ReadyServer {
   explicit ReadyServer(std::vector<std::string> args, ProcessOptions options = {});
   Process process;
-  int port = 0;  // 0: it did not become ready; its error output says why
+  int port = 0;  // 0: it did not become ready; see its error output
 };
 
-// One HTTP exchange with 127.0.0.1:port, connection closed after it; the whole answer as text, its
-// chunks joined, or empty.
+// One HTTP exchange with 127.0.0.1:port on its own connection. Gives the whole answer as text with
+// its chunks joined, or an empty text.
 class HttpExchange {
  public:
   HttpExchange(int port, const std::string& method, const std::string& path,
                const std::string& body, const std::string& more_headers = {});
-  bool read_until(const std::string& text);  // false: it ended before
+  bool read_until(const std::string& text);  // false: the answer ended before
   std::string read_all();
 
  private:

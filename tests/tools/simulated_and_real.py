@@ -135,7 +135,7 @@ def real_figures(served):
 
 
 def simulated_figures(options, seen, served, shares, front_s):
-    # Machines drift: the load's own mean. An engine that served little has learned little.
+    # Uses the load's own mean, because machines drift. Engines count by what they served.
     costs = {name: mean(sum(share * each["costs"][name] for share, each in zip(shares, stats))
                         for stats in seen) for name in COSTS}
     print("costs learned, us:", ", ".join(f"{name[:-2]} {1e6 * costs[name]:.3f}" for name in COSTS))
@@ -169,7 +169,7 @@ def main():
     options = parser.parse_args()
 
     cpus = sorted(os.sched_getaffinity(0))
-    each = max(1, len(cpus) // (options.engines + 1))  # the last share is the router's and ours
+    each = max(1, len(cpus) // (options.engines + 1))  # the last share is for the router and this script
     engines, router = [], None
     try:
         for i in range(options.engines):
@@ -182,7 +182,7 @@ def main():
         router = Process([options.program, "route", "--port", "0", "--policy", options.policy]
                          + [flag for engine in engines for flag in ("--engine", engine.url)],
                          "listening on", set(cpus[options.engines * each:]) or None)
-        time.sleep(1)  # until it has heard them all
+        time.sleep(1)  # until it has statistics of all engines
         adapters = [adapter for adapter in stats_of(engines[0])["adapters"] if adapter["rank"] > 0]
         if not adapters:
             sys.exit("the engine reports no adapter")
@@ -203,8 +203,8 @@ def main():
     served = [one for one in served if one is not None]
     if options.keep:
         pathlib.Path(options.keep).write_text("\n".join(map(json.dumps, served)) + "\n")
-    # What lies in front of the engines (this client, the router, HTTP) is no engine's cost: the first
-    # load says what it takes.
+    # The time in front of the engines (this client, the router, HTTP) is measured with the first
+    # load, because it is not the engines' cost.
     in_engines_s = sum(spent for spent, _ in before) / max(1, sum(count for _, count in before))
     front_s = mean(one["ttft_s"] for one in first if one is not None) - in_engines_s
     counts = [now[1] - then[1] for then, now in zip(before, after)]

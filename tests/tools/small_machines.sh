@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # small_machines.sh PROGRAM cores|shm
-# Machines that lack something: one core, cores that are all taken, a CPU without AVX-512, a
-# /dev/shm that is small, full or read-only. On each the server says once, in its log, what is
-# missing and what helps, and answers as everywhere else. Exit status 77: not permitted here.
+# Tests machines that lack something: one core, cores that are all taken, a CPU without AVX-512, a
+# /dev/shm that is small, full or read-only. On each the server logs once what is missing and what
+# helps, and answers as usual. Exit status 77: not permitted here.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 self=tests/tools/small_machines.sh
 
-# ask URL MODEL ...: what each says.
+# ask URL MODEL ...: prints the answer of each.
 ask() {
   local url=$1 model
   shift
@@ -19,8 +19,8 @@ ask() {
   done
 }
 
-# --check URL LOG EXPECTED SENTENCE: run by with_server.sh, against its server. Without a SENTENCE
-# the answers become those that are EXPECTED.
+# --check URL LOG EXPECTED SENTENCE: run by with_server.sh with its server. Without a SENTENCE the
+# answers are stored as EXPECTED.
 check() {
   local url=$1 log=$2 expected=$3 sentence=$4 answers told
   if [[ -n ${FILL_SHM:-} ]]; then
@@ -44,8 +44,8 @@ check() {
   return 1
 }
 
-# serves PROGRAM EXPECTED NAME SENTENCE [FLAG ...]: in these surroundings.
-# Workers get time: on a busy machine a late one would be warned of, and warnings are counted.
+# serves PROGRAM EXPECTED NAME SENTENCE [FLAG ...]: checks a server in this environment. Deadlines
+# of workers are long, because a late answer would log a warning, and warnings are counted.
 serves() {
   local program=$1 expected=$2 name=$3 sentence=$4
   shift 4

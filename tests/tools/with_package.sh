@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# with_package.sh PACKAGE MODULE SCRIPT ...: runs a Python script with build/venv's Python; 77, which
-# ctest shows as skipped, where that cannot import MODULE, of the PyPI package PACKAGE
-# (tools/test-clients --pinned installs it; it needs the network once).
+# with_package.sh PACKAGE MODULE SCRIPT ...: runs a Python script with build/venv's Python. Exit
+# status 77, which ctest shows as skipped, if that cannot import MODULE of the PyPI package PACKAGE
+# (tools/test-clients --pinned installs it, with network access once).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # with_server.sh PROGRAM [FLAG ...] -- COMMAND [ARG ...]
-# Runs COMMAND while `PROGRAM serve FLAG ...` serves the demo model on a free port; {URL} in the
-# arguments becomes its address, {LOG} the file that its log is in. The exit status is the command's,
-# or 1 if the server failed.
+# Runs COMMAND while `PROGRAM serve FLAG ...` serves the demo model on a free port. In the arguments
+# {URL} is replaced by its address and {LOG} by the file of its log. The exit status is the
+# command's, or 1 if the server failed.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -16,7 +16,7 @@ done
 shift
 [[ " ${flags[*]} " == *" --pin "* ]] || flags+=(--no-pin)
 
-# Tests run beside each other: none takes another's cores into account.
+# Tests run in parallel, so servers ignore the cores that others claim.
 export TANDEM_CLAIM_CORES=false
 log=$(mktemp)
 "$program" serve --model tests/data/demo-llama --adapters tests/data/demo-llama/adapters --port 0 \

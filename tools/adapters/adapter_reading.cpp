@@ -21,7 +21,7 @@ Result<ModelSpec> ModelShapes::find(const std::string& model) {
 Result<AdapterEntry> read_adapter_folder(const std::string& folder, const ModelSpec& config,
                                          DType dtype, bool follow_links_outside) {
   std::error_code failure;
-  // The folder may be moved to by a link; what counts is where it is now.
+  // Links in the path are resolved, so that the entry has the folder's real path.
   const std::filesystem::path real = std::filesystem::canonical(folder, failure);
   if (failure) return errno_status(folder, failure.value());
   TANDEM_ASSIGN(const Adapter adapter,

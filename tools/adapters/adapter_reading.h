@@ -1,4 +1,4 @@
-// An adapter's folder, read as an engine reads it, and what the registry is to say of it.
+// Reads an adapter's folder as an engine does, and makes the registry's entry from it.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-// The shapes of checkpoints, each read once.
+// Shapes of checkpoints, each read only once.
 class ModelShapes {
  public:
   // `model`: a folder, or a preset's name.
@@ -21,12 +21,12 @@ class ModelShapes {
   std::map<std::string, ModelSpec> known_;
 };
 
-// Reads and checks all of the folder. Name, version, model, owner and time are left to the caller.
+// Reads and checks the whole folder. Name, version, model, owner and time are set by the caller.
 Result<AdapterEntry> read_adapter_folder(const std::string& folder, const ModelSpec& config,
                                          DType dtype, bool follow_links_outside);
 
-// Ok: what is in the entry's folder now is what the entry says. `model` in place of the entry's,
-// unless it is empty.
+// Returns Ok if the entry's folder still has the content that the entry states. `model` replaces
+// the entry's own model unless it is empty.
 Status verify_adapter(const AdapterEntry& entry, const std::string& model, ModelShapes& shapes,
                       bool follow_links_outside);
 

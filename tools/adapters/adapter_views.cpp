@@ -18,7 +18,7 @@ std::string megabytes(std::uint64_t bytes) {
   return fmt::format("{:.2f} MB", static_cast<double>(bytes) / 1e6);
 }
 
-// "q,k,v,o": what all names end in is left out.
+// Example: "q,k,v,o". The ending that all names share is left out.
 std::string short_modules(const std::vector<std::string>& modules) {
   constexpr std::string_view kEnd = "_proj";
   std::vector<std::string_view> names(modules.begin(), modules.end());
@@ -28,7 +28,7 @@ std::string short_modules(const std::vector<std::string>& modules) {
   return fmt::format("{}", fmt::join(names, ","));
 }
 
-// "2026-11-22 21:04:05 UTC"
+// Example: "2026-11-22 21:04:05 UTC".
 std::string utc_text(std::int64_t unix_seconds) {
   const auto time = static_cast<std::time_t>(unix_seconds);
   std::tm parts{};

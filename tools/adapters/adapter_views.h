@@ -9,14 +9,14 @@
 
 namespace tandem {
 
-// A row for each, columns aligned, a heading first.
+// A table with a heading and a row per entry.
 std::string adapters_table(const std::vector<AdapterEntry>& entries);
-// The newest in full and the others in a row each. Oldest first; at least one.
+// The newest version in full and a row for each other. `versions`: oldest first, at least one.
 std::string adapter_text(const std::vector<AdapterEntry>& versions);
 nlohmann::ordered_json adapter_json(const AdapterEntry& entry);
 nlohmann::ordered_json adapters_json(const std::vector<AdapterEntry>& entries);
 
-// Columns as wide as their widest cell, two spaces between; the last is not padded.
+// Pads columns to their widest cell, with two spaces between columns; the last is not padded.
 std::string aligned_rows(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// tandem adapters: picks the command; what its commands share.
+// tandem adapters: picks the subcommand, and has the code that the subcommands share.
 #include "tools/adapters/adapters.h"
 
 #include <fmt/format.h>
@@ -21,11 +21,11 @@ constexpr Subcommand kAdaptersCommands[] = {
     {"remove", "take an adapter, or one version of it, out of the registry", run_adapters_remove},
 };
 
-// Stands for no model where none is required. No folder has this name: it has no end.
+// The model setting of commands that need no model. No folder has this name.
 constexpr const char* kNoModel = "that of the entry";
 
-// The rows of `tandem serve`, so that TANDEM_CONFIG and --config may name its file; those that are
-// not offered are read past.
+// Adds the settings of `tandem serve`, so that TANDEM_CONFIG and --config may name its file;
+// settings that are not offered as flags are read and ignored.
 void add_server_keys(SettingsTable& table, const AdaptersCommand& command, AdaptersSettings& s) {
   if (!command.needs_model) s.engine.model = kNoModel;
   const std::size_t first = table.fields().size();

@@ -1,4 +1,4 @@
-// tandem adapters add, tandem adapters verify: those that read adapters' folders.
+// tandem adapters add, tandem adapters verify: the commands that read adapters' folders.
 #include <fmt/format.h>
 #include <pwd.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@
 namespace tandem {
 namespace {
 
-// Whoever runs this, by the machine's list of users.
+// Returns the name of the user who runs this, from the machine's list of users.
 std::string user_name() {
   std::array<char, 4096> buffer{};
   passwd entry{};
@@ -30,7 +30,8 @@ std::string user_name() {
   return fmt::format("uid {}", getuid());
 }
 
-// A folder's own path, so that others find it from elsewhere; what is none, a preset, as it is.
+// Returns the absolute path of a folder, so that other processes find it; a preset's name is
+// unchanged.
 std::string absolute_model(const std::string& model) {
   std::error_code failure;
   const std::filesystem::path real = std::filesystem::canonical(model, failure);
@@ -85,7 +86,7 @@ Result<int> add(const AdaptersCall& call, Registry& registry) {
   return kExitOk;
 }
 
-// Those that are to be looked at: one, or the newest of each name.
+// Returns the entries to verify: the named one, or the newest version of each adapter.
 Result<std::vector<AdapterEntry>> entries_to_verify(const AdaptersCall& call, Registry& registry) {
   if (!call.words.empty()) {
     TANDEM_ASSIGN(AdapterEntry entry, registry.find_adapter(call.words[0], call.settings.version));

@@ -1,5 +1,5 @@
-// The commands of `tandem adapters` and what they share: words before flags, and where the
-// registry is.
+// The subcommands of `tandem adapters` and the code they share: words before flags, and opening the
+// registry.
 #pragma once
 
 #include <cstddef>
@@ -20,34 +20,34 @@ struct AdaptersSettings {
   bool json = false;
   bool all = false;
   std::string owner;
-  // `registry`, `model`, `dtype` and `follow_links_outside`, and all else that the server's files
-  // may hold.
+  // Uses `registry`, `model`, `dtype` and `follow_links_outside`; the rest is here because the
+  // server's files may have it.
   EngineSettings engine;
   ServerSettings server;
 };
 
-// NAME and FOLDER, which come before the flags.
+// A call with its words (NAME and FOLDER) and its settings.
 struct AdaptersCall {
   std::vector<std::string> words;
   AdaptersSettings settings;
 };
 
-// What one of the commands is: how many words it takes, which flags, and what it does.
+// One of the subcommands: the number of words it takes, its flags and its function.
 struct AdaptersCommand {
   CommandInfo info;
   std::size_t least_words = 0;
   std::size_t most_words = 0;
-  // Its rows, under the heading "Output" or another.
+  // Adds its own rows, under the heading "Output" or another.
   void (*add_settings)(SettingsTable& table, AdaptersSettings& settings) = nullptr;
-  std::vector<std::string> server_keys;  // of the server's settings, offered as flags as well
+  std::vector<std::string> server_keys;  // keys of the server's settings that are offered as flags
   bool needs_model = false;
   Result<int> (*run)(const AdaptersCall& call, Registry& registry) = nullptr;
 };
 
-// Reads words and flags, opens the registry and runs the command. An exit status.
+// Reads words and flags, opens the registry and runs the command. Returns an exit status.
 int run_adapters_command(const AdaptersCommand& command, const std::vector<std::string>& args);
 
-// The checkpoint that --model, the variable or the file names; empty: none.
+// Returns the checkpoint that --model, the variable or the file names; empty: none.
 std::string given_model(const AdaptersSettings& settings);
 
 int run_adapters_add(const std::vector<std::string>& args);

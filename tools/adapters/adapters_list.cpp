@@ -1,4 +1,4 @@
-// tandem adapters list, show, remove: those that ask the registry alone.
+// tandem adapters list, show, remove: the commands that need only the registry.
 #include <fmt/format.h>
 
 #include <cstdio>

@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-// Takes the arguments after its own name; returns the exit status.
+// `args` are the arguments after the command's name; returns the exit status.
 int run_bench(const std::vector<std::string>& args);
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// tandem bench load: reading a warm checkpoint against the speed of copying memory.
+// tandem bench load: compares the speed of reading a warm checkpoint with that of copying memory.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -74,7 +74,7 @@ std::vector<TensorPlan> tensors_of(const ModelSpec& c) {
   return plan;
 }
 
-// DIR/model.safetensors with what `source` gives. Leaves it in the page cache.
+// Writes `source` to DIR/model.safetensors and leaves the file in the page cache.
 Status write_checkpoint(const fs::path& dir, const ModelSpec& config, const WeightSource& source) {
   const std::vector<TensorPlan> plan = tensors_of(config);
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
@@ -104,7 +104,7 @@ Status write_checkpoint(const fs::path& dir, const ModelSpec& config, const Weig
   return {};
 }
 
-// What was loaded is what was written: embedding, head, and one matrix of every layer.
+// Checks that what was loaded equals `source`: embedding, head, and one matrix of every layer.
 Status check_loaded(const ModelSpec& config, const WeightSource& source,
                     const ModelWeights& weights) {
   std::vector<std::byte> expected;
@@ -126,7 +126,7 @@ Status check_loaded(const ModelSpec& config, const WeightSource& source,
   return {};
 }
 
-// A folder of our own that goes when we do.
+// A folder of our own, which the destructor removes.
 class TemporaryFolder {
  public:
   static Result<std::unique_ptr<TemporaryFolder>> create(const std::string& parent) {

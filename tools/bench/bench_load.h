@@ -1,4 +1,4 @@
-// `tandem bench load`: reading a checkpoint against the memory's speed.
+// `tandem bench load`: compares reading a checkpoint with the memory's speed.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-// Takes the arguments after its own name; returns the exit status.
+// `args` are the arguments after the command's name; returns the exit status.
 int run_bench_load(const std::vector<std::string>& args);
 
 }  // namespace tandem

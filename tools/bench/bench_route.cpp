@@ -1,4 +1,4 @@
-// tandem bench route: what one decision of each policy takes, and a request the router.
+// tandem bench route: measures a decision of each policy, and the router's cost of a request.
 #include "tools/bench/bench_route.h"
 
 #include <fmt/format.h>
@@ -58,7 +58,7 @@ std::vector<EngineView> loaded_engines(std::int64_t count, std::mt19937_64& rand
   return engines;
 }
 
-// Every prompt begins with the same 4 KB, and goes on with another 4 KB of one of so many.
+// Number of documents. A prompt has 4 KB that all prompts share, then 4 KB of one of these.
 constexpr std::int64_t kDocuments = 64;
 
 std::vector<PromptBlock> prompt_about(std::int64_t document) {
@@ -89,7 +89,7 @@ Result<int> bench_route(const RouteBenchSettings& settings, const ReportSettings
     TANDEM_ASSIGN(const auto twin, make_policy(name, {}));
     Samples samples{name, "us", {}};
     for (std::int64_t i = 0; i < settings.decisions; ++i) {
-      // On eight engines already, as a popular adapter is.
+      // Eight engines have the adapter already, as with a popular one.
       std::vector<AdapterHold> holds;
       for (int hold = 0; hold < 8; ++hold) {
         const std::uint64_t engine = random() % engines.size();

@@ -1,4 +1,4 @@
-// tandem bench route.
+// `tandem bench route`: decisions of the routing policies, and the router's cost of a request.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-// The command; returns the exit status.
+// `args` are the arguments after the command's name; returns the exit status.
 int run_bench_route(const std::vector<std::string>& args);
 
 }  // namespace tandem

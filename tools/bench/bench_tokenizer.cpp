@@ -40,7 +40,8 @@ struct Corpus {
   std::size_t bytes = 0;
 };
 
-// Files that the tokenizer accepts (valid UTF-8), by path, until `limit` bytes.
+// Reads files that the tokenizer accepts (valid UTF-8), in the order of their paths, up to `limit`
+// bytes.
 Result<Corpus> read_corpus(const std::string& path, std::size_t limit, const Tokenizer& tokenizer) {
   std::vector<fs::path> files;
   std::error_code failure;
@@ -63,7 +64,7 @@ Result<Corpus> read_corpus(const std::string& path, std::size_t limit, const Tok
     std::string text(std::min<std::size_t>(limit - corpus.bytes, std::size_t{1} << 20), '\0');
     in.read(text.data(), static_cast<std::streamsize>(text.size()));
     text.resize(static_cast<std::size_t>(in.gcount()));
-    // A cut in the middle of a character would spoil the whole file.
+    // Drops a character that the limit cut, because it would make the whole file invalid.
     while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0x80U) != 0) text.pop_back();
     if (text.empty() || !tokenizer.encode(text, false)) continue;
     corpus.bytes += text.size();

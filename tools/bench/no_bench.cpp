@@ -5,7 +5,7 @@
 namespace tandem {
 
 int run_bench(const std::vector<std::string>& args) {
-  // A benchmark's name gets the same answer as no name: the overview.
+  // A benchmark's name gets the same answer as no name, the overview.
   const bool asks = !args.empty() && (args.front() == "--help" || args.front() == "-h");
   return run_subcommand(
       {"tandem bench",

@@ -18,7 +18,7 @@
 namespace tandem {
 namespace {
 
-constexpr int kRounds = 4;  // by turns through the router and past it
+constexpr int kRounds = 4;  // each through the router, then directly
 
 class Pipe {
  public:
@@ -87,7 +87,7 @@ Result<RelayCost> measure(const RelayLoad& load, int in, int out) {
   for (int i = 0; i < 1000 && !server->ready(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  // Connections are made, memory is warm.
+  // Warm-up: opens connections and touches memory.
   for (const int port : {server->port(), ports[0]}) {
     TANDEM_ASSIGN([[maybe_unused]] const RelayFound warm,
                   run_load(port, load.concurrent * 2, in, out));
@@ -128,7 +128,7 @@ Result<RelayCost> measure_relay(const RelayLoad& load) {
   to_child.close(0);
   from_child.close(1);
   Result<RelayCost> cost = measure(load, from_child.end(0), to_child.end(1));
-  to_child.close(1);  // which ends it
+  to_child.close(1);  // the child ends then
   ::waitpid(child, nullptr, 0);
   return cost;
 }

@@ -43,7 +43,7 @@ double median(std::vector<double>& values) {
   return *middle;
 }
 
-// Streams that say something with each tick.
+// Streams that send a token with each tick.
 class Ticker {
  public:
   using Wakes = std::vector<std::pair<void*, std::function<void()>>>;
@@ -86,7 +86,7 @@ class Answer final : public PacedSource {
   Answer(Ticker& ticker, std::int64_t tokens) : PacedSource(ticker), left_(tokens) {}
   Pull pull(std::string& out) override {
     if (std::exchange(seen_, ticker_.ticks()) == ticker_.ticks()) return Pull::wait;
-    // Its text is when it was made.
+    // The text is the time at which the event was made.
     out += fmt::format(
         ":tokens 0 {}\n"
         "data: {{\"choices\":[{{\"finish_reason\":{},\"index\":0,\"logprobs\":null,"
@@ -154,7 +154,7 @@ class Stub final : public HttpHandler {
   const std::int64_t tokens_;
 };
 
-// So many clients, each asking again when it has its answer.
+// Clients that each send the next request when they have an answer.
 class Clients {
  public:
   Clients(const RelayOrder& order, std::string_view target, std::int64_t concurrent)
@@ -212,7 +212,7 @@ class Clients {
     void on_end(CallEnd, std::string_view) override {
       --all.running_;
       if (tail != kSseDone) ++all.failed_;
-      // Not from here: the connection is free only afterwards.
+      // Posted, because the connection becomes free only after this call.
       all.loop_.post([this] { next(); });
     }
 

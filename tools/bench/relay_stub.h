@@ -1,5 +1,5 @@
-// The process on both sides of a router that is measured: two engines that answer with tokens at a
-// steady pace, and clients that ask.
+// The process on both sides of a measured router: two engines that answer with tokens at a steady
+// pace, and the clients.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 namespace tandem {
 
 struct RelayOrder {
-  std::int64_t port = 0;  // a router's, or a stub's
+  std::int64_t port = 0;  // of the router or of a stub
   std::int64_t requests = 0;
 };
 
 struct RelayFound {
   double seconds = 0;
   RelayDelay delay;
-  std::int64_t failed = 0;  // streams that were not whole
+  std::int64_t failed = 0;  // incomplete streams
 };
 
-// Writes the stubs' two ports to `out`; then, as often as it reads an order from `in`, runs it and
-// writes what it found. Returns when `in` ends.
+// Writes the ports of the two stubs to `out`; then reads orders from `in`, and for each one runs it
+// and writes its result. Returns when `in` ends.
 void run_relay_stub(const RelayLoad& load, int in, int out);
 
 }  // namespace tandem

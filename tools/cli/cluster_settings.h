@@ -1,4 +1,4 @@
-// What commands are told that choose among the engines of a cluster.
+// Settings of the commands that choose among the engines of a cluster.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// `all`: who takes the same seed, "routers".
+// `all`: the processes that have to use the same seed, as the help text names them: "routers".
 void add_cluster_settings(SettingsTable& table, NamedEngines& engines, std::string& policy,
                           PolicyOptions& options, std::string_view all);
 

@@ -12,7 +12,7 @@ void add_log_settings(SettingsTable& table, LogSettings& settings) {
            "sources may have levels of their own, as in info,handoff=debug")
       .meta("LEVELS")
       .check([](const std::string& text) -> Status {
-        // The setting's name comes before it and makes one sentence of both.
+        // The caller puts the setting's name before this text, so that both make one sentence.
         const auto levels = log::Levels::parse(text);
         return levels ? Status() : invalid("cannot be read: {}", levels.status().message());
       });

@@ -1,4 +1,4 @@
-// What commands are told of their log.
+// Settings of a command's log.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 namespace tandem {
 
 struct LogSettings {
-  std::string log_level = "info";   // as log::Levels reads it
+  std::string log_level = "info";   // parsed by log::Levels
   std::string log_format = "text";  // or json
 };
 
 void add_log_settings(SettingsTable& table, LogSettings& settings);
-// Requires that the table they were read by is valid.
+// Requires settings that the table has validated.
 void set_up_log(const LogSettings& settings);
 
 }  // namespace tandem

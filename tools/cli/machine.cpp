@@ -16,7 +16,7 @@
 namespace tandem {
 namespace {
 
-// The first line of `path` that begins with `key`, after the key and its colon.
+// Returns the first line of `path` that begins with `key`, without the key and its colon.
 std::string line_of(const char* path, std::string_view key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {

@@ -13,7 +13,7 @@ namespace tandem {
 namespace {
 
 constexpr int kBarWidth = 30;
-// Often enough to look alive, seldom enough to cost nothing.
+// Short enough to show activity, long enough to cost nothing.
 constexpr auto kTerminalInterval = std::chrono::milliseconds(100);
 constexpr auto kLogInterval = std::chrono::seconds(5);
 
@@ -47,7 +47,8 @@ std::string Progress::line(std::string_view what, std::uint64_t done, std::uint6
 
 void Progress::update(std::uint64_t done_bytes, std::uint64_t total_bytes) {
   const std::lock_guard lock(mutex_);
-  // Threads report in any order; the bar never goes back.
+  // Threads report in any order, so a report may be older than the last one; the bar never goes
+  // back.
   const TimePoint now = clock_.now();
   if (done_bytes > done_) last_done_ = now;
   done_ = std::max(done_, done_bytes);

@@ -1,4 +1,4 @@
-// How far a long job is: a bar that redraws itself on a terminal, a line now and then in a log.
+// Progress of a long job: a bar that redraws itself on a terminal, or a line now and then in a log.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ namespace tandem {
 // Thread-safe. Writes to `fd` (standard error).
 class Progress {
  public:
-  // `what` is said before the figures: "loading demo-llama".
+  // `what` is printed before the figures: "loading demo-llama".
   Progress(std::string what, int fd, bool terminal, const Clock& clock);
   // Ends the line if finish() was not called.
   ~Progress();
 
   void update(std::uint64_t done_bytes, std::uint64_t total_bytes);
-  // Once; says the size, the time until all was done, and the speed.
+  // Call it once. Prints the size, the total time and the speed.
   void finish();
 
   static bool is_terminal(int fd);
@@ -36,7 +36,7 @@ class Progress {
   std::mutex mutex_;  // guards the rest
   TimePoint start_;
   TimePoint last_drawn_;
-  TimePoint last_done_;  // when more was done than before
+  TimePoint last_done_;  // last time at which more was done than before
   std::uint64_t done_ = 0;
   std::uint64_t total_ = 0;
   bool drawn_ = false;

@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// The calling thread runs on one cpu until this goes; below 0, or where nobody can tell where it
-// would have to go back to: where it ran before.
+// Keeps the calling thread on one cpu until it is destroyed. Does nothing if `cpu` is negative or
+// if the thread's present cpus, to which it would have to return, cannot be read.
 class RunsOn {
  public:
   explicit RunsOn(int cpu) {

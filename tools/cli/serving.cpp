@@ -11,7 +11,7 @@
 namespace tandem {
 
 void make_room_for_connections(std::int64_t max_connections, std::int64_t files_each) {
-  constexpr std::int64_t kOtherFiles = 128;  // refusals, adapters being loaded, the log
+  constexpr std::int64_t kOtherFiles = 128;  // refused connections, adapters being loaded, the log
   const auto wanted = static_cast<std::size_t>(files_each * max_connections + kOtherFiles);
   if (const std::size_t allowed = allow_open_files(wanted); allowed < wanted) {
     log::warning("{} open files are allowed, too few for max_connections {}; raise ulimit -n to {}",
@@ -46,7 +46,7 @@ void bound_the_end(StopSignals& signals, double drain_timeout_s) {
 
 int drain_after_signal(StopSignals& signals, double drain_timeout_s,
                        const std::function<bool(Duration timeout)>& drain_and_stop) {
-  bound_the_end(signals, drain_timeout_s);  // before anything that could wait, the log included
+  bound_the_end(signals, drain_timeout_s);  // before anything that could block, the log included
   log::info("signal {}: draining for at most {} s; a second signal ends it at once",
             signals.signal_number(), drain_timeout_s);
   if (drain_and_stop(duration_of(drain_timeout_s))) {
@@ -56,7 +56,7 @@ int drain_after_signal(StopSignals& signals, double drain_timeout_s,
   }
   const int number = signals.signal_number();
   const int status = number == SIGHUP ? 128 + number : kExitOk;
-  signals.set_late_status(status);  // what may still hang is the end of the engine alone
+  signals.set_late_status(status);  // only the end of the engine may still hang from here on
   return status;
 }
 

@@ -1,4 +1,4 @@
-// What the commands share that serve HTTP until a signal ends them.
+// Helpers shared by the commands that serve HTTP until a signal ends them.
 #pragma once
 
 #include <cstddef>
@@ -13,26 +13,26 @@
 
 namespace tandem {
 
-// A shell's usual limit of 1024 files is below the defaults of max_connections, and a server
-// without a descriptor left can accept nobody, not even to say 503. `files_each`: that a connection
-// takes.
+// Raises the limit of open files for so many connections. The usual limit of 1024 is below the
+// defaults of max_connections, and a server without a free descriptor cannot even accept a
+// connection to answer 503. `files_each`: descriptors per connection.
 void make_room_for_connections(std::int64_t max_connections, std::int64_t files_each);
 
 std::string listening_url(const std::string& host, int port);  // "http://[::1]:8000"
 
-// Logs a warning where others than this machine's users reach the server, and need no key.
+// Logs a warning if the server can be reached from other machines and needs no key.
 void warn_of_open_host(const std::string& host, const std::string& api_key);
 
-// As report_failure(), for what ends a server or `generate`: a file or folder that is missing, or
-// may not be read, is a wrong setting, too (kExitUsage). Starting it again would change nothing.
+// Like report_failure(), for failures that end a server or `generate`: a missing or unreadable file
+// or folder counts as a wrong setting (kExitUsage), because a restart would not help.
 int report_serving_failure(const CommandInfo& command, const Status& status);
 
-// After the first signal: the server drains for so long at most, and whatever hangs then, the
-// process ends a second later.
+// Starts the deadline after the first signal: the server may drain for this long, and the process
+// ends one second later even if something hangs.
 void bound_the_end(StopSignals& signals, double drain_timeout_s);
-// That, and says how it went. `drain_and_stop`: true: all came to their end. Returns the process's
-// exit status: 0, and 129 after SIGHUP, so that a supervisor starts it again, with its settings as
-// they are then.
+// Calls bound_the_end(), drains, and logs the outcome. `drain_and_stop` returns true if all
+// requests finished. Returns the process's exit status: 0, or 129 after SIGHUP, so that a
+// supervisor restarts it with its settings as they are then.
 int drain_after_signal(StopSignals& signals, double drain_timeout_s,
                        const std::function<bool(Duration timeout)>& drain_and_stop);
 

@@ -19,16 +19,16 @@ Status check_name(const std::string& name, const std::vector<NamedAdapter>& take
   return {};
 }
 
-// What REST tells of a folder can be given back to it, and there a relative path is one below an
-// adapter_root. A link counts as what it leads to at the start; when the folder is read again,
-// none is followed.
+// Resolves links, because a path that REST reports can be sent back to it, and there a relative
+// path is one below an adapter_root. A link counts as its target at the start; later reads of the
+// folder follow no links.
 Result<std::string> real_path(const fs::path& path) {
   const Result<fs::path> real = resolve_links(path);
   if (!real) return real.status().with_context("adapter");
   return real->string();
 }
 
-// Adds rows under one heading, all of them offered as flags or none.
+// Adds rows under one heading; either all of them are flags or none is.
 struct Adder {
   SettingsTable& table;
   const char* group;
@@ -44,7 +44,7 @@ struct Adder {
 
 void add_model_settings(SettingsTable& table, EngineSettings& s) {
   table.group("Model");
-  const bool has_default = s.model == "auto";  // commands that measure
+  const bool has_default = s.model == "auto";  // true for commands that measure
   table
       .add(s.model, "model",
            has_default ? "checkpoint folder or a shape, such as llama-2-7b; auto: that on a GPU, "
@@ -359,7 +359,7 @@ Result<std::vector<NamedAdapter>> list_adapters(const std::string& folder,
       return error(StatusCode::not_found, "adapters: no subfolder of {} has an adapter_config.json",
                    folder);
     }
-    // The file system's order is no order.
+    // Sorted by name, because the file system lists entries in no defined order.
     std::sort(found.begin(), found.end(),
               [](const NamedAdapter& a, const NamedAdapter& b) { return a.name < b.name; });
   }

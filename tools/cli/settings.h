@@ -1,4 +1,4 @@
-// The settings that several commands share: which model to serve from what, and how to serve it.
+// Settings that several commands share: the model, where it is, and how it is served.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace tandem {
 struct EngineSettings {
   EngineSettings() { options.adapter_mode = AdapterMode::planned; }
 
-  // Without what is computed of the settings below.
+  // Without the members that are computed from the settings below.
   EngineOptions options;
   // Model
   std::string model;
@@ -30,15 +30,15 @@ struct EngineSettings {
   // Adapters
   std::string adapters;              // folder of adapter folders
   std::vector<std::string> adapter;  // NAME=DIR
-  bool strict_adapters = false;      // one of `adapters` that cannot be used is an error
+  bool strict_adapters = false;      // an unusable adapter among `adapters` is an error
   bool follow_links_outside = false;
-  double host_tier_gb = 0;        // 0: chosen
+  double host_tier_gb = 0;        // 0: chosen automatically
   std::string profile;            // file that `tandem profile` wrote; empty: built-in figures
   std::string learned_costs;      // folder; "none": nothing is kept; empty: in the user's cache
-  double cost_error = 1;          // times by which figures are to be too long: benchmarks' alone
-  bool calibrate = true;          // where neither a certain profile nor anything learnt is there
-  std::int64_t cpu_workers = -1;  // -1: chosen
-  std::string worker_cpus;        // "4-15"; empty: chosen
+  double cost_error = 1;          // factor by which costs are made too high; for benchmarks only
+  bool calibrate = true;          // if there is no reliable profile and nothing was learned
+  std::int64_t cpu_workers = -1;  // -1: chosen automatically
+  std::string worker_cpus;        // "4-15"; empty: chosen automatically
   // Device
   std::string device = "auto";
   std::int64_t tensor_parallel = 1;  // devices that share the model
@@ -47,14 +47,14 @@ struct EngineSettings {
   std::int64_t threads = 0;  // 0: one per physical core that this process may use
   std::string cpus;          // "0-3,8"; empty: all that this process may use
   bool pin = true;
-  bool slow_cores = false;  // of a machine with several kinds
-  bool claim_cores = true;  // leave other engines' cores alone, and tell them of ours
+  bool slow_cores = false;  // use the slow cores, too, on a machine with several kinds
+  bool claim_cores = true;  // avoid the cores that other engines claimed, and claim ours
   double link_gbps = 0;     // gigabytes per second; 0: not throttled
   // Batching
   std::int64_t max_model_len = 0;  // 0: the model's context
   std::string queue_order = "priority";
   // Page pool
-  double pool_gb = 0;  // 0: automatic
+  double pool_gb = 0;  // 0: chosen automatically
   std::string graphs = "auto";
   std::int64_t max_graph_batch = 256;
   std::string record_steps;  // file; empty: none
@@ -68,15 +68,15 @@ struct ServerSettings {
   std::string generation_config = "auto";
   double drain_timeout_s = 30;
   std::string registry;       // URL; empty: none
-  std::string advertise;      // URL; empty: of host and port
+  std::string advertise;      // URL; empty: made from host and port
   std::string adapter_store;  // folder; empty: nothing is fetched from other engines
   std::uint64_t adapter_store_bytes = 10'000'000'000;
   bool verify_base = false;
   TracingOptions tracing;
 };
 
-// Which of them a command takes as flags. The others are another command's, accepted in config
-// files only, so that one file is good for all commands. Model, device and log are everybody's.
+// The groups of settings that a command offers as flags. Settings of other commands are accepted in
+// config files only, so that one file suits all commands. Model, device and log are always offered.
 struct OfferedSettings {
   bool adapters = false;  // folder, mode and limits
   bool handoff = false;
@@ -85,23 +85,23 @@ struct OfferedSettings {
   bool server = false;
 };
 
-// Adds the rows of both structs, in the one order that help and files show them in.
+// Adds the rows of both structs in the order in which help and files show them.
 void add_engine_settings(SettingsTable& table, EngineSettings& engine, ServerSettings& server,
                          const OfferedSettings& offered);
-// All of them, as `tandem serve` takes them.
+// Adds all rows as flags, for `tandem serve`.
 void add_serve_settings(SettingsTable& table, EngineSettings& engine, ServerSettings& server);
 
-// For commands that have no engine.
+// Adds the rows for commands that have no engine.
 void add_device_settings(SettingsTable& table, EngineSettings& settings);
 
 struct NamedAdapter {
   std::string name;
   std::string path;       // absolute, links resolved
-  bool is_found = false;  // below --adapters, which nobody named one by one
+  bool is_found = false;  // found below --adapters, not named by the user
 };
 
-// The adapters that --adapters and --adapter name, each name once. A folder that cannot be read,
-// an empty one, and a bad or repeated name are errors.
+// Returns the adapters named by --adapters and --adapter. An unreadable or empty folder and an
+// invalid or repeated name are errors.
 Result<std::vector<NamedAdapter>> list_adapters(const std::string& folder,
                                                 const std::vector<std::string>& named);
 

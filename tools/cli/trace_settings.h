@@ -1,4 +1,4 @@
-// What commands that serve are told of tracing.
+// Settings of tracing for commands that serve.
 #pragma once
 
 #include <memory>
@@ -10,9 +10,9 @@
 
 namespace tandem {
 
-// Not `offered`: another command's, accepted in files.
+// `offered` false: the settings belong to another command and are accepted in files only.
 void add_trace_settings(SettingsTable& table, TracingOptions& options, bool offered = true);
-// Null: it is not wanted. `service`: "tandem serve"; `instance`: which one.
+// Returns null if tracing is off. `service`: "tandem serve"; `instance`: which of several.
 Result<std::unique_ptr<Tracing>> start_tracing(TracingOptions options, std::string service,
                                                std::string instance);
 

@@ -1,4 +1,4 @@
-// What this program was built from and with.
+// The source version and the tools from which this program was built.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@ namespace tandem {
 
 std::string version_text();    // several lines, for `tandem --version`
 std::string version_number();  // "0.1.0"
-// Short hash, with "-dirty" when the tree differed; "unknown" without git.
+// Short hash, with "-dirty" if the tree had changes; "unknown" without git.
 std::string build_commit();
-std::string utc_now();  // "2026-11-23T20:15:00Z", for files that say what they are of
+std::string utc_now();  // "2026-11-23T20:15:00Z", for dates in files
 
 }  // namespace tandem

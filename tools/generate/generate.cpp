@@ -53,7 +53,7 @@ Result<std::string> read_prompt(const GenerateSettings& settings) {
   return text;
 }
 
-// Adds what --adapter names to `adapters` if it is not there yet, and returns its name.
+// Adds the adapter that --adapter names to `adapters` if it is missing, and returns its name.
 Result<std::string> choose_adapter(const std::string& wanted, std::vector<NamedAdapter>& adapters) {
   if (wanted.empty()) return std::string();
   std::vector<std::string> names;
@@ -77,7 +77,7 @@ Result<std::string> choose_adapter(const std::string& wanted, std::vector<NamedA
   return named.front().name;
 }
 
-// `own`: the adapter's templates; null: it has none.
+// `own`: the adapter's templates; null: it has none of its own.
 Result<std::vector<TokenId>> encode_prompt(const CompletionCall& call, const EngineSetup& setup,
                                            const ChatTemplates* own) {
   if (!call.chat) return setup.tokenizer->encode(*call.prompts.front().text, true);
@@ -112,7 +112,8 @@ const char* finish_text(FinishReason finish) {
   return "none";
 }
 
-// To standard output, at once. A full disk must not pass for a short answer.
+// Writes and flushes. A write error is returned, since a full disk must not look like a short
+// answer.
 Status print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) {
     return {};
@@ -120,7 +121,8 @@ Status print(std::string_view text) {
   return errno_status("cannot write to standard output", errno);
 }
 
-// Reads to the end, printing as it goes unless `quiet`. A stop signal cancels the rest.
+// Reads until the answer ends and prints it meanwhile unless `quiet`. A stop signal cancels the
+// rest.
 Result<Answer> read_answer(Generation& generation, const StopSignals& signals, bool quiet) {
   Answer answer;
   while (!generation.done()) {
@@ -163,9 +165,9 @@ Result<int> generate(const EngineSettings& engine_settings, const GenerateSettin
   TANDEM_ASSIGN(const auto signals, StopSignals::create());
   TANDEM_ASSIGN(auto adapters, list_adapters(engine_settings.adapters, engine_settings.adapter));
   TANDEM_ASSIGN(const std::string adapter, choose_adapter(settings.adapter, adapters));
-  // One request: only its adapter is worth loading.
+  // There is one request, so only its adapter is loaded.
   std::erase_if(adapters, [&](const NamedAdapter& other) { return other.name != adapter; });
-  for (NamedAdapter& wanted : adapters) wanted.is_found = false;  // without it there is no answer
+  for (NamedAdapter& wanted : adapters) wanted.is_found = false;  // unusable is an error
   TANDEM_ASSIGN(const std::string prompt, read_prompt(settings));
   TANDEM_ASSIGN(CompletionCall call, read_call(settings, prompt, engine_settings.seed));
   TANDEM_ASSIGN(const auto setup, set_up_engine(engine_settings, adapters,
@@ -199,7 +201,7 @@ Result<int> generate(const EngineSettings& engine_settings, const GenerateSettin
 
 int run_generate(const std::vector<std::string>& args) {
   EngineSettings engine;
-  engine.log.log_level = "warning";  // the answer is what matters here
+  engine.log.log_level = "warning";  // the log should not be mixed with the answer
   engine.options.max_num_seqs = 1;
   ServerSettings server;
   GenerateSettings settings;

@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-// A number of the request, with the range that REST gives it.
+// Adds a numeric setting with the range that the REST field has.
 template <typename T>
 SettingsField& add_number(SettingsTable& table, T& member, const char* name, const char* help) {
   const auto field = std::ranges::find_if(request_fields(), [&](const RequestField& each) {

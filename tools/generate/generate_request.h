@@ -1,4 +1,4 @@
-// What `tandem generate` is asked for: its own settings, and the request that they make.
+// Settings of `tandem generate`, and the request that they make.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct GenerateSettings {
 
 void add_generate_settings(SettingsTable& table, GenerateSettings& settings);
 
-// The request, read as a server reads it: what REST refuses is refused here, in the same words.
+// Makes the request and checks it as a server does, with the same error messages.
 Result<CompletionCall> read_call(const GenerateSettings& settings, const std::string& prompt,
                                  std::int64_t seed);
 

@@ -7,7 +7,8 @@
 namespace tandem {
 namespace {
 
-// A head is "Usage: tandem bench NAME [flags]", then paragraphs, then the table's title with ':'.
+// The parts of "Usage: tandem bench NAME [flags]", the paragraphs after it and the table's title
+// with ':'.
 struct Head {
   std::string usage;
   std::string description;
@@ -40,7 +41,7 @@ class Reader final : public HelpReader {
     Head head = read_head(commands);
     here.usage = std::move(head.usage);
     here.description = std::move(head.description);
-    here.subcommands.reserve(commands.rows.size());  // at_ points to one of them
+    here.subcommands.reserve(commands.rows.size());  // at_ points to an element
     for (const Subcommand& row : commands.rows) {
       at_ = &here.subcommands.emplace_back();
       at_->name = fmt::format("{} {}", commands.program, row.name);

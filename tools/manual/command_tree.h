@@ -1,4 +1,4 @@
-// All commands of a program with their flags, as their own --help knows them.
+// All commands of a program with their flags, as their --help gives them.
 #pragma once
 
 #include <string>
@@ -12,24 +12,24 @@ namespace tandem {
 
 struct Command {
   std::string name;     // "tandem bench serve"
-  std::string summary;  // a line
+  std::string summary;  // one line
   std::string usage;    // "[--base-url URL] [flags]"
   std::string description;
   std::string examples;              // indented by two; may be empty
-  std::vector<SettingsFacts> flags;  // targets lead nowhere: only their types may be looked at
+  std::vector<SettingsFacts> flags;  // their targets are invalid: only the types may be used
   std::vector<Command> subcommands;  // in the order of their table
 };
 
-// Asks each of them for --help, which has no other effect.
+// Runs --help of each command, which has no other effect.
 Command read_commands(const Subcommands& commands);
 
-// `root` and all below it, each before its own.
+// Returns `root` and all commands below it; a command precedes its subcommands.
 std::vector<const Command*> all_of(const Command& root);
 
-// "--pin", "--no-pin" and "-h": every way to write a flag.
+// Returns every way to write a flag: "--pin", "--no-pin" and "-h".
 std::vector<std::string> spellings_of(const SettingsFacts& flag);
 
-// What a flag's value is, as far as a shell can complete it.
+// The kind of a flag's value, for completion in a shell.
 enum class ValueKind { none, choices, folder, file, other };
 ValueKind value_kind_of(const SettingsFacts& flag);
 

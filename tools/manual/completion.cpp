@@ -6,12 +6,12 @@
 namespace tandem {
 namespace {
 
-// The help up to its first semicolon or full stop.
+// Returns the help up to its first semicolon or full stop.
 std::string brief(const std::string& help) {
   return help.substr(0, std::min(help.find("; "), help.find(". ")));
 }
 
-// In single quotes; `close` is how a shell writes one within them.
+// Puts `text` in single quotes; `close` replaces a quote within it, which differs by shell.
 std::string quoted(std::string_view text, std::string_view close) {
   std::string out = "'";
   for (const char c : text) {
@@ -56,7 +56,8 @@ std::vector<std::string> words_of(const Command& command) {
   return words;
 }
 
-// Every command's name but the root's, quoted and joined: what leads one level down.
+// The names of all commands but the root, quoted and joined: the words that can lead to a
+// subcommand.
 std::string names_below(const Command& root, const char* separator,
                         std::string (*quote)(std::string_view)) {
   std::vector<std::string> names;

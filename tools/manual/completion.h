@@ -1,4 +1,4 @@
-// What completes a program's commands, flags and their values in a shell.
+// Scripts that complete a program's commands, flags and their values in a shell.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// Scripts for the program that `root` is. Values are completed where the table names them or says
-// that they are files or folders.
+// Scripts for the program `root`. A value is completed if the table lists its choices or says that
+// it is a file or folder.
 std::string bash_completion(const Command& root);
 std::string zsh_completion(const Command& root);
 std::string fish_completion(const Command& root);

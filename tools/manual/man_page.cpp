@@ -16,7 +16,7 @@ std::string replaced(std::string text, std::string_view what, std::string_view b
   return text;
 }
 
-// A hyphen is written as one that can be copied; a line that begins with a macro's dot is none.
+// Escapes text for roff: hyphens that can be copied, and no line that looks like a macro.
 std::string roff(std::string_view text) {
   std::string out;
   bool begins = true;
@@ -34,7 +34,7 @@ std::string roff(std::string_view text) {
   return out;
 }
 
-// Paragraphs and lines as they are in the help, where an empty line parts paragraphs.
+// Writes the help's paragraphs, which empty lines separate, and keeps its line breaks.
 std::string paragraphs(std::string_view text) {
   while (text.starts_with('\n')) text.remove_prefix(1);
   while (text.ends_with('\n')) text.remove_suffix(1);
@@ -57,7 +57,7 @@ std::string option(const SettingsFacts& flag) {
   }
   out += fmt::format("{}\n{}\n", is_list(flag) ? " ..." : "", roff(flag.help));
   std::vector<std::string> facts;
-  // A path is one of the machine where the page is written.
+  // A default path depends on the machine on which the page is generated, so it is left out.
   if (!flag.default_text.empty() && !flag.default_text.starts_with('/') && !flag.secret &&
       !(is_bool(flag) && !flag.has_key)) {
     facts.push_back("default " + flag.default_text);

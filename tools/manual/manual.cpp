@@ -49,7 +49,7 @@ int print_man_pages(const Subcommands& commands, const std::vector<std::string>&
   table.add(folder, "write", "write the pages of all commands into this folder")
       .meta("DIR")
       .flag_only();
-  const GivenBeside beside{.words = &words, .most_words = 3};  // of a command's name
+  const GivenBeside beside{.words = &words, .most_words = 3};  // a command's name has up to three
   if (const auto status = read_settings(kManInfo, table, args, beside)) return *status;
   const Command root = read_commands(commands);
   const std::vector<const Command*> all = all_of(root);

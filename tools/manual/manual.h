@@ -1,4 +1,4 @@
-// tandem man and tandem completion: what the program tells of its own commands and settings.
+// tandem man and tandem completion: documentation made from the program's commands and settings.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-// Take the program's commands, and the arguments after their own name; an exit status.
+// Both take the program's commands and their own arguments, and return an exit status.
 int print_man_pages(const Subcommands& commands, const std::vector<std::string>& args);
 int print_completion(const Subcommands& commands, const std::vector<std::string>& args);
 

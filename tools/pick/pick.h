@@ -1,4 +1,4 @@
-// tandem pick.
+// The command `tandem pick`.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ namespace tandem {
 
 CommandInfo pick_command();
 
-// Reads the settings, and becomes the program `tandem-pick` beside this one, which has gRPC in it.
-// Returns the exit status where a setting is wrong, or this build has no such program.
+// Reads the settings and replaces this process by the program `tandem-pick` beside it, which links
+// gRPC. Returns an exit status only if a setting is wrong or this build has no such program.
 int run_pick(const std::vector<std::string>& args);
 
 }  // namespace tandem

@@ -27,7 +27,7 @@ std::string_view class_of(Look look) {
   return "";
 }
 
-// How a table's column is set.
+// Alignment of a table's column.
 enum class Column { words, sentences, figures };
 
 Column column_of(const HtmlRows& rows, std::size_t number) {

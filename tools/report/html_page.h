@@ -1,6 +1,6 @@
-// A report as one HTML file: a summary, plots, tables, and last the conditions with command, commit
-// and machine. For light and dark screens, phones and paper, without anything from elsewhere; a
-// script sorts tables, and all can be read without it. Well-formed XML, too.
+// A report as one HTML file: a summary, plots, tables, and at the end the conditions with command,
+// commit and machine. It suits light and dark screens, phones and paper, loads nothing from
+// elsewhere, and is readable without the script that sorts tables. It is well-formed XML, too.
 #pragma once
 
 #include <string>
@@ -13,13 +13,13 @@
 
 namespace tandem {
 
-// Text from anywhere as content or attribute. What is no UTF-8 and control characters become
+// Escapes any text for use as content or attribute. Invalid UTF-8 and control characters become
 // U+FFFD.
 std::string html_escape(std::string_view text);
 
 struct HtmlCell {
-  // A column with figures in it stands at the right edge. good, bad and best have a sign before the
-  // text beside their colour.
+  // A column of figures is aligned right. good, bad and best have a sign before the text as well as
+  // a colour.
   enum class Look { text, figure, good, bad, best };
 
   std::string text;
@@ -27,7 +27,7 @@ struct HtmlCell {
 };
 using HtmlRows = std::vector<std::vector<HtmlCell>>;
 
-// One of the few figures that a page opens with.
+// One of the few main figures at the top of a page.
 struct HtmlFigure {
   std::string name;   // "requests/s"
   std::string value;  // "59.9"
@@ -43,12 +43,12 @@ class HtmlPage {
   void section(std::string_view heading);
   void paragraph(std::string_view text);
   void table(const std::vector<std::string>& head, const HtmlRows& rows);
-  // Its reader may order it by any column: the figures of one have to have one unit.
+  // A table that the reader can sort by any column: all figures of a column need the same unit.
   void sortable_table(const std::vector<std::string>& head, const HtmlRows& rows);
-  void plots(const std::vector<Plot>& plots);  // beside each other where there is room
-  // A whole SVG file of ours, as it is; its style sheet holds for the page.
+  void plots(const std::vector<Plot>& plots);  // side by side if there is room
+  // Adds a complete SVG file of ours unchanged; its style sheet applies to the whole page.
   void picture(std::string_view svg);
-  // A row of the page's last section, which tells the origin first.
+  // Adds a row to the page's last section, which begins with the origin.
   void condition(std::string name, std::string value);
 
   std::string text() const;

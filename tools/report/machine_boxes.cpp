@@ -33,7 +33,7 @@ bool contains(const std::vector<int>& outer, const std::vector<int>& inner) {
 }
 
 bool is_private(const MachineCore& core, const MachineCache& cache) {
-  // Asked of every core and cache: most of them have nothing in common, which is quickly seen.
+  // A quick test first: this runs for each pair of core and cache, and most have nothing in common.
   if (!cache.cpus.empty() && std::ranges::none_of(core.threads, [&](const MachineThread& thread) {
         return thread.cpu == cache.cpus.front();
       })) {
@@ -42,7 +42,7 @@ bool is_private(const MachineCore& core, const MachineCache& cache) {
   return contains(cpus_of(core), cache.cpus);
 }
 
-// The innermost box around `cpus`.
+// Returns the innermost box that contains `cpus`.
 MachineBox& innermost(MachineBox& outer, const std::vector<int>& cpus) {
   for (MachineBox& box : outer.boxes) {
     if (!cpus.empty() && contains(box.cpus, cpus)) return innermost(box, cpus);
@@ -133,8 +133,8 @@ MachineBox make_boxes(const MachineMap& map) {
     box.cpus = cache->cpus;
     found.push_back(std::move(box));
   }
-  // Larger ones first; of two around the same cpus the package is outside, the cache inside. Boxes
-  // without cpus come last, when their package is there.
+  // Larger boxes come first; if two have the same cpus, a package encloses a cache. Boxes without
+  // cpus come last, when their package exists already.
   std::stable_sort(found.begin(), found.end(), [](const MachineBox& a, const MachineBox& b) {
     return std::pair(a.cpus.size(), static_cast<int>(b.kind)) >
            std::pair(b.cpus.size(), static_cast<int>(a.kind));

@@ -1,5 +1,5 @@
-// A machine as boxes in boxes, for the text and the picture of `tandem pin show`: packages hold
-// NUMA nodes, these hold caches, and the innermost that holds a core lists it.
+// A machine as nested boxes, for the text and the picture of `tandem pin show`: packages contain
+// NUMA nodes, these contain caches, and a core is listed in the innermost box that contains it.
 #pragma once
 
 #include <string>
@@ -16,11 +16,11 @@ struct MachineBox {
   std::string detail;  // "62.8 GiB"; may be empty
   std::vector<int> cpus;
   std::vector<MachineBox> boxes;
-  std::vector<const MachineCore*> cores;  // not in one of `boxes`
+  std::vector<const MachineCore*> cores;  // those that are not in one of `boxes`
   std::vector<const MachineGpu*> gpus;
 };
 
-// Points into `map`, which must outlive it. Caches that a single core has are not boxes.
+// The result points into `map`, which must outlive it. Caches of a single core are no boxes.
 MachineBox make_boxes(const MachineMap& map);
 
 // "L2 2 MiB, L1 48 KiB": the data caches that this core shares with no other.

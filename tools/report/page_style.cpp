@@ -2,9 +2,9 @@
 
 namespace tandem {
 
-// .c0 .. .c8 are the colours of plots: 3:1 or more against the page, and any two of the first eight
-// 9 or more apart in OKLab (times 100), also as protan, deutan and tritan eyes see them. .l0 .. .l8
-// are the dashes. Paper is light whatever the screen is.
+// .c0 .. .c8 are the colours of plots: a contrast of 3:1 or more against the page, and a distance
+// of 9 or more in OKLab (times 100) between any two of the first eight, also with protan, deutan
+// and tritan vision. .l0 .. .l8 are the dashes. Paper is light whatever the screen is.
 const std::string_view kPageStyle = R"css(
 :root { color-scheme: light; --back: #fff; --text: #1c2024; --dim: #5b6570; --rule: #d9dee3;
   --card: #f4f6f8; --good: #12703f; --bad: #b3261e;
@@ -82,7 +82,7 @@ figure:has(li:hover .c8, .c8:hover) > svg path:not(.c8) { opacity: .1; }
   .plots { grid-template-columns: repeat(2, 1fr); } }
 )css";
 
-// Nested where "and" would stand: that sign is not XML's.
+// Conditions are nested to avoid "&&", because '&' is not allowed in XML.
 const std::string_view kSortScript = R"js(
 for (const table of document.querySelectorAll("table.sorts")) {
   const heads = [...table.tHead.rows[0].cells];

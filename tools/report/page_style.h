@@ -1,13 +1,13 @@
-// What every page of a report carries: its style sheet and the script that sorts tables.
+// The style sheet and the table-sorting script of every report page.
 #pragma once
 
 #include <string_view>
 
 namespace tandem {
 
-// For light and dark screens, phones and paper. Neither has '<' or '&', so that pages are XML, too.
+// Style sheet for light and dark screens, phones and paper. Has no '<' or '&': pages are XML, too.
 extern const std::string_view kPageStyle;
-// Without it tables stand as they were written.
+// Script that sorts tables. Without it the rows keep the order in which they were written.
 extern const std::string_view kSortScript;
 
 }  // namespace tandem

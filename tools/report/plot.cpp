@@ -13,18 +13,18 @@
 namespace tandem {
 namespace {
 
-// Of the drawing, in its own units, which are pixels where three plots stand on a screen, and a
-// little less on a phone.
+// Sizes of the drawing in its own units. One unit is a pixel if three plots fit side by side on a
+// screen, and a little less on a phone.
 constexpr double kWidth = 440;
 constexpr double kHeight = 290;
 constexpr double kLeft = 56;
 constexpr double kRight = 12;
 constexpr double kTop = 8;
 constexpr double kBottom = 42;
-constexpr double kNoOverlap = 13;  // between the base lines of labels
-// Of colours, dashes and shapes; the page's style sheet has .c0 .. .c8 and .l0 .. .l8.
+constexpr double kNoOverlap = 13;  // minimum distance between the base lines of labels
+// Number of colours, of dashes and of shapes; the page's style sheet has .c0 .. .c8, .l0 .. .l8.
 constexpr std::size_t kStyles = 9;
-// Around their middle.
+// Paths of the shapes, relative to their centre.
 constexpr std::array<std::string_view, kStyles> kShapes = {
     "m-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0z",  // circle
     "m-3-3h6v6h-6z",                       // square
@@ -36,7 +36,7 @@ constexpr std::array<std::string_view, kStyles> kShapes = {
     "m-4-1.5h8v3h-8z",                     // bar
     "m-1.5-4h3v8h-3z",                     // upright bar
 };
-// More would make pages of megabytes and look the same.
+// A staircase with more steps would look the same and make pages of megabytes.
 constexpr std::size_t kMostSteps = 400;
 
 struct Tick {
@@ -61,7 +61,7 @@ std::vector<Tick> percentile_ticks(const PlotAxis& axis) {
 std::string grid(const Plot& plot, const PlotAxis& x, const PlotAxis& y) {
   std::string out;
   const double bottom = kHeight - kBottom;
-  double free_from = 0;  // where the last label ends
+  double free_from = 0;  // where the last label ends, so that the next one does not overlap it
   for (const Tick& tick : ticks_of(x)) {
     out += fmt::format(
         "<line class=\"grid\" x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\"/>",
@@ -96,7 +96,8 @@ std::string grid(const Plot& plot, const PlotAxis& x, const PlotAxis& y) {
   return out;
 }
 
-// The n-th style has a colour, and a dash or shape, that no other of the first 81 has both of.
+// Returns the dash or shape of the n-th series. Its pair with the colour is unique among the first
+// 81.
 std::size_t second_style(std::size_t number) {
   return (number + number / kStyles) % kStyles;
 }
@@ -105,7 +106,7 @@ std::string_view shape_of(std::size_t style) {
   return kShapes[second_style(style)];
 }
 
-// How each series looks. One that stands out has the first style, a full line in the page's own
+// The style of each series. A series that stands out has the first style, a solid line in the text
 // colour, wherever it is in the list.
 class SeriesStyles {
  public:
@@ -120,7 +121,7 @@ class SeriesStyles {
     if (!has_first_ || series > first) return series;
     return series == first ? 0 : series + 1;
   }
-  // On lines.
+  // True if lines have shapes.
   bool with_shapes() const { return with_shapes_; }
 
  private:
@@ -142,7 +143,7 @@ std::string path_text(std::string_view classes, std::string_view path, std::stri
                      html_escape(name));
 }
 
-// Shapes at a few points of a line; those of other lines are at other points.
+// Places shapes at a few points of a line, at other points than those of the other lines.
 std::string shapes_on(const std::vector<std::pair<double, double>>& points, std::size_t style) {
   constexpr std::size_t kShapesOfALine = 5;
   const std::size_t parts = kShapesOfALine * kStyles;

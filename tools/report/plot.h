@@ -1,4 +1,4 @@
-// Plots for reports, drawn as SVG that needs nothing beside it but HtmlPage's style sheet.
+// Plots for reports, drawn as SVG that needs only HtmlPage's style sheet.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@ struct PlotSeries {
   enum class Mark { line, dots };
 
   std::string name;
-  std::vector<std::pair<double, double>> points;  // (x, y); what is not finite is left out
+  std::vector<std::pair<double, double>> points;  // (x, y); points that are not finite are left out
   Mark mark = Mark::line;
-  bool stands_out = false;  // thick, and over the others
+  bool stands_out = false;  // drawn thick, above the others
 };
 
 struct Plot {
@@ -28,14 +28,14 @@ struct Plot {
   bool of_percentiles = false;  // y is a share from 0 to 1, labelled p50, p90, ...
 };
 
-// The distribution of `values` as a staircase: for each value the share that is not above it.
+// Returns the distribution of `values` as a staircase: for each value the share of values <= it.
 PlotSeries cdf_series(std::string name, std::vector<double> values);
-// One staircase for each name, on a logarithmic axis if the values span more than a factor of 20.
+// One staircase per series; the x axis is logarithmic if the values span more than a factor of 20.
 Plot cdf_plot(std::string title, std::string x_label, std::vector<PlotSeries> cdfs);
 
-// <figure> ... </figure>: the drawing, a legend if there are several series, the note. Series
-// differ in colour and in dash or shape; lines of a plot with many of them have shapes, too. A
-// series whose name is pointed at stands alone. A plot without a single point says so.
+// Returns <figure> ... </figure> with the drawing, a legend if there are several series, and the
+// note. Series differ in colour and in dash or shape; if a plot has many lines, they have shapes,
+// too. Pointing at a name shows only that series. A plot without any point says so.
 std::string plot_html(const Plot& plot);
 
 }  // namespace tandem

@@ -63,7 +63,7 @@ std::vector<double> axis_ticks(double low, double high, bool logarithmic, int co
       }
     }
     if (ticks.size() > 1) return ticks;
-    ticks.clear();  // between two of them: as on a linear axis
+    ticks.clear();  // both ends lie between two ticks: label it like a linear axis
   }
   const double rough = (high - low) / count;
   const double power = std::pow(10, std::floor(std::log10(rough)));

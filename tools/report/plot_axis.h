@@ -1,4 +1,4 @@
-// One axis of a plot: what of the data it shows, where that is on the drawing, and its labels.
+// One axis of a plot: its range of values, their positions on the drawing, and its labels.
 #pragma once
 
 #include <limits>
@@ -9,14 +9,14 @@ namespace tandem {
 
 class PlotAxis {
  public:
-  // `from` and `to`: where on the drawing it begins and ends.
+  // `from` and `to`: positions on the drawing where the axis begins and ends.
   PlotAxis(bool logarithmic, double from, double to)
       : logarithmic_(logarithmic), from_(from), to_(to) {}
 
   bool shows(double value) const;  // finite, and above zero if logarithmic
-  void include(double value);      // that it shows
+  void include(double value);      // widens the range to this value, if shows(value)
   bool empty() const { return low_ > high_; }
-  // Before place() and ticks(), if not empty: a range of some width, a little wider than the data.
+  // Call it before place() and ticks(). Sets a range a little wider than the data, never empty.
   void finish(bool from_zero);
 
   double place(double value) const;
@@ -29,8 +29,8 @@ class PlotAxis {
   double high_ = -std::numeric_limits<double>::infinity();
 };
 
-// Where an axis from `low` to `high` is labelled: at 1, 2 and 5 times powers of ten, about `count`
-// times; on a logarithmic axis at powers of ten and, if they are few, at 2 and 5 times these.
+// Returns the labelled values from `low` to `high`: about `count` values that are 1, 2 or 5 times a
+// power of ten; on a logarithmic axis powers of ten and, if these are few, 2 and 5 times them.
 std::vector<double> axis_ticks(double low, double high, bool logarithmic, int count = 6);
 
 std::string tick_text(double value);  // "0.5", "200", "40k", "1.5M"

@@ -1,4 +1,4 @@
-// Where a report's figures are from: every report says it.
+// The origin of a report's figures, which every report states.
 #pragma once
 
 #include <string>
@@ -6,13 +6,13 @@
 namespace tandem {
 
 struct ReportOrigin {
-  std::string command;  // what was typed
+  std::string command;  // as it was typed
   std::string commit;
   std::string machine;  // "Intel(R) Xeon(R) ..., 12 usable cores"
   std::string date;     // "2026-11-23T20:15:00Z"
 };
 
-// Of this program, on this machine, now.
+// Returns the origin for this program on this machine at this moment.
 ReportOrigin origin_here(std::string command);
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// tandem drain: empties an engine, whose streams go on elsewhere.
+// tandem drain: empties an engine; its streams continue on other engines.
 #include <fmt/format.h>
 #include <httplib.h>
 
@@ -48,7 +48,7 @@ const char* why(httplib::Error failure) {
   }
 }
 
-// The body of an answer 200.
+// Sends `request` and returns the body of the answer. Any status but 200 is an error.
 Result<std::string> ask(const HttpAddress& engine, const DrainSettings& settings,
                         httplib::Request request) {
   httplib::Client client(engine.host, engine.port);

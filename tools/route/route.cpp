@@ -1,6 +1,6 @@
 // tandem route: the router in front of several engines.
 //
-// Threads: main waits for signals; the server's and the router's threads are theirs.
+// Threads: main waits for signals; the server and the router have threads of their own.
 #include "tools/route/route.h"
 
 #include <fmt/format.h>
@@ -29,18 +29,18 @@ const CommandInfo kRouteInfo{
     "  tandem route --engine http://127.0.0.1:8001 --engine http://127.0.0.1:8002\n"
     "  tandem route --registry etcd://10.0.0.1:2379,10.0.0.2:2379"};
 
-// The exit status.
+// Returns the exit status.
 Result<int> route(const RouteSettings& settings) {
   TANDEM_ASSIGN(const auto signals, StopSignals::create());
   const RouterServerOptions& options = settings.server;
   TANDEM_ASSIGN(auto source, engine_source(settings.engines));
-  TANDEM_ASSIGN(const auto tracing,  // outlives what it traces; null: none
+  TANDEM_ASSIGN(const auto tracing,  // outlives the router and server, which use it; null: off
                 start_tracing(settings.tracing, "tandem route", utc_now()));
   warn_of_open_host(options.host, options.api_key);
-  make_room_for_connections(options.max_connections, 2);  // the engine's end, too
+  make_room_for_connections(options.max_connections, 2);  // one to the client, one to the engine
   TANDEM_ASSIGN(const auto server, RouterServer::create(options, std::move(source)));
   TANDEM_TRY(server->start());
-  signals->set_graceful(true);  // before anyone is told, and may ask for the end
+  signals->set_graceful(true);  // before the address is announced: a client may ask for the end
   log::info("listening on {}, in front of {}, by policy {}",
             listening_url(options.host, server->port()), settings.engines.in_words(),
             options.router.policy);
@@ -52,7 +52,7 @@ Result<int> route(const RouteSettings& settings) {
 }  // namespace
 
 int run_route(const std::vector<std::string>& args) {
-  std::signal(SIGPIPE, SIG_IGN);  // a reader of the log that goes away takes nobody along
+  std::signal(SIGPIPE, SIG_IGN);  // a log reader that goes away must not end this process
   RouteSettings settings;
   SettingsTable table;
   add_route_settings(table, settings);

@@ -1,4 +1,4 @@
-// tandem route, tandem drain.
+// The commands `tandem route` and `tandem drain`.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-// The commands; each returns the exit status.
+// `args` are the arguments after the command's name; both return the exit status.
 int run_route(const std::vector<std::string>& args);
 int run_drain(const std::vector<std::string>& args);
 

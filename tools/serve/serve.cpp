@@ -1,6 +1,6 @@
 // tandem serve: the REST server over an engine in this process.
 //
-// Threads: main waits for signals; the server's and the engine's threads are theirs.
+// Threads: main waits for signals; the server and the engine have threads of their own.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -42,11 +42,12 @@ const CommandInfo kInfo{
     "  tandem serve --model tests/data/demo-llama --adapters tests/data/demo-llama/adapters\n"
     "  tandem serve --config configs/demo.toml --port 9000"};
 
-// Two such halves: each holds what the largest bodies (max_body_mb) need to be let go.
+// Size of one half of the memory reserve. Each half holds what is needed to release the largest
+// bodies (max_body_mb).
 constexpr std::size_t kReserveBytes = std::size_t{32} << 20;
 
-// So many answers of the most memory fit in max_answers_mb: one client does not keep all others
-// out.
+// Number of answers of the largest size that fit in max_answers_mb, so that one client cannot keep
+// all others out.
 constexpr std::uint64_t kAnswersAtOnce = 8;
 
 ServerOptions server_options(const ServerSettings& settings, bool early_abort) {
@@ -75,7 +76,7 @@ ToolFormat choose_tool_format(const std::string& setting, const EngineSetup& set
   return found;
 }
 
-// Before the model is loaded, which takes minutes.
+// Checked before the model is loaded, because loading takes minutes.
 Status check_registry(const ServerSettings& settings) {
   if (settings.registry.empty()) return {};
   const bool is_any = settings.options.host == "0.0.0.0" || settings.options.host == "::";
@@ -126,7 +127,7 @@ OnDemandAdapter on_demand(const AdapterEntry& entry) {
   return {entry.name, entry.source, entry.created_unix};
 }
 
-// Keeps what the engine learns of its costs: now and then, and at the end.
+// Saves the costs that the engine has learned, now and then and at the end.
 class CostKeeper {
  public:
   explicit CostKeeper(EngineSetup& setup) : setup_(setup), next_(setup.clock.now() + kEvery) {}
@@ -139,7 +140,7 @@ class CostKeeper {
     if (setup_.kept_costs == nullptr) return;
     try {
       if (const auto lessons = setup_.engine->lessons()) setup_.kept_costs->keep(*lessons);
-    } catch (const std::bad_alloc&) {  // the next time, then: nothing else is lost
+    } catch (const std::bad_alloc&) {  // nothing is lost: the next call tries again
     }
   }
 
@@ -150,14 +151,15 @@ class CostKeeper {
   TimePoint next_;
 };
 
-// Routers hear of it by the engine's statistics; who starts now shall not find it any more.
-// Requests that wait for an adapter would outlast the time that they are given.
+// Takes the engine out of the registry. Routers learn it from the engine's statistics; this keeps
+// new ones from finding the engine. Fetches end, because requests that wait for an adapter would
+// exceed the time to drain.
 void leave(RegistryAdapters& registry) {
   registry.set_serving(false);
   registry.end_fetches();
 }
 
-// After the weights were loaded, as their files are in memory then.
+// Call it after the weights were loaded: their files are in the page cache then.
 Result<std::string> identify_base(const EngineSettings& engine, const ServerSettings& server,
                                   const EngineSetup& setup) {
   const std::string chat_template =
@@ -176,20 +178,21 @@ Result<std::string> identify_base(const EngineSettings& engine, const ServerSett
   return identity;
 }
 
-// The exit status.
+// Returns the exit status.
 Result<int> serve(const EngineSettings& engine_settings, const ServerSettings& server_settings) {
   keep_memory_reserve(kReserveBytes);
   TANDEM_ASSIGN(const auto signals, StopSignals::create());
   TANDEM_ASSIGN(const auto adapters,
                 list_adapters(engine_settings.adapters, engine_settings.adapter));
   TANDEM_TRY(check_registry(server_settings));
-  TANDEM_ASSIGN(auto store, open_store(server_settings));  // null: none
+  TANDEM_ASSIGN(auto store, open_store(server_settings));  // null: no store
   const std::string engine_id = new_engine_id();
-  // Before the engine is made, whose events are timed by it; outlives what it traces. Null: none.
+  // Created before the engine, whose events use its clock; outlives the server and engine. Null:
+  // off.
   TANDEM_ASSIGN(const auto tracing,
                 start_tracing(server_settings.tracing, "tandem serve", engine_id));
   std::unique_ptr<EngineSetup> setup;          // outlives the server, which points into it
-  std::unique_ptr<RegistryAdapters> registry;  // so does this; null: none
+  std::unique_ptr<RegistryAdapters> registry;  // outlives the server, too; null: no registry
   TANDEM_ASSIGN(const auto server, Server::create(server_options(
                                        server_settings, engine_settings.options.line.early_abort)));
   make_room_for_connections(server_settings.options.max_connections, 1);
@@ -256,7 +259,7 @@ Result<int> serve(const EngineSettings& engine_settings, const ServerSettings& s
     if (const Status failure = setup->engine->failure(); !failure) {
       bound_the_end(*signals, server_settings.drain_timeout_s);
       if (registry != nullptr) leave(*registry);
-      server->drain_and_stop(std::chrono::seconds(1));  // the answers that say so
+      server->drain_and_stop(std::chrono::seconds(1));  // time to send the error answers
       return failure.with_context("the engine has ended");
     }
   }
@@ -272,7 +275,7 @@ Result<int> serve(const EngineSettings& engine_settings, const ServerSettings& s
 }  // namespace
 
 int run_serve(const std::vector<std::string>& args) {
-  std::signal(SIGPIPE, SIG_IGN);  // a reader of the log that goes away takes nobody along
+  std::signal(SIGPIPE, SIG_IGN);  // a log reader that goes away must not end this process
   EngineSettings engine;
   ServerSettings server;
   SettingsTable table;

@@ -23,7 +23,7 @@ constexpr std::uint64_t kMaxBytes = std::uint64_t{64} << 20;  // tokenizer_confi
 constexpr std::array<std::string_view, 5> kSampling = {"temperature", "top_p", "top_k", "min_p",
                                                        "repetition_penalty"};
 
-// The file's object; an empty one if there is none, or if it cannot be read.
+// Returns the file's object; an empty one if the file is missing or cannot be read.
 Json read_object(const fs::path& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return Json::object();
@@ -33,7 +33,7 @@ Json read_object(const fs::path& path) {
   return Json::object();
 }
 
-// A token is a text, or an object with its "content".
+// The end token is given as a text or as an object with "content".
 std::optional<std::string> named_end(const Json& config) {
   const auto found = config.find("eos_token");
   if (found == config.end()) return std::nullopt;

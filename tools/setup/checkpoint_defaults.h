@@ -1,4 +1,4 @@
-// What files beside a checkpoint's config.json say of how its answers are drawn and where they end.
+// Sampling defaults and end tokens from the files beside a checkpoint's config.json.
 #pragma once
 
 #include <filesystem>
@@ -9,14 +9,14 @@
 
 namespace tandem {
 
-// generation_config.json's temperature, top_p, top_k, min_p and repetition_penalty, told in the
-// log; OpenAI's defaults where it is silent, or not there. A value that a request may not have is
-// left out with a warning.
+// Reads temperature, top_p, top_k, min_p and repetition_penalty from generation_config.json and
+// logs them; missing values are OpenAI's defaults. A value that a request may not have is left out
+// with a warning.
 SamplingParams read_sampling_defaults(const std::filesystem::path& model);
 
-// Adds the end token that tokenizer_config.json names, or special_tokens_map.json, where neither
-// config.json nor generation_config.json has it: fine-tuned models often say it there alone. A file
-// that cannot be read is passed over with a warning.
+// Adds the end token named by tokenizer_config.json or special_tokens_map.json if neither
+// config.json nor generation_config.json has it: many fine-tuned models name it only there. A file
+// that cannot be read is skipped with a warning.
 void add_tokenizer_end(const std::filesystem::path& model, const Tokenizer& tokenizer,
                        ModelSpec& config);
 

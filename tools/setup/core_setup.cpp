@@ -38,12 +38,12 @@ std::vector<int> usable_cpus(const MachineMap& machine) {
 Result<std::vector<int>> parse_if_any(const std::string& cpus, const char* setting,
                                       const MachineMap& machine) {
   if (cpus.empty()) return std::vector<int>{};
-  // Of this machine the kernel's word counts, which hwloc may not know all of.
+  // For this machine the kernel's list of cpus counts, because hwloc may not know all of them.
   if (machine.source == kThisMachine) return parse_cpus(cpus, setting);
   return parse_cpus(cpus, setting, usable_cpus(machine));
 }
 
-// What a user has named, as a plan.
+// Returns the cores that the user named, as a plan.
 Result<PinPlan> named_cores(const EngineSettings& settings, bool on_gpu,
                             const MachineMap& machine) {
   std::vector<int> workers;
@@ -54,7 +54,8 @@ Result<PinPlan> named_cores(const EngineSettings& settings, bool on_gpu,
   TANDEM_ASSIGN(PinPlan plan, named_plan(machine, workers, engine));
   plan.host_device = !on_gpu;
   if (on_gpu || settings.cpus.empty()) return plan;
-  // Threads of a host device compute on all that is named for them, workers' cores or not.
+  // The threads of a host device compute on all cores named for them, even if workers use these,
+  // too.
   plan.engine_cpus = engine;
   plan.notes.clear();
   const std::vector<int> shared = common_ids(workers, engine);
@@ -67,8 +68,8 @@ Result<PinPlan> named_cores(const EngineSettings& settings, bool on_gpu,
   return plan;
 }
 
-// One of both is named, and `plan` has it: the other is chosen around it, or on the same cores
-// where no others are left.
+// The user named only one of cpus and worker_cpus, which `plan` has. Chooses the other around it,
+// or on the same cores if no others are left.
 Status complete(const EngineSettings& settings, bool on_gpu, const MachineMap& machine,
                 const std::vector<CoreClaim>& claims, bool names_workers, PinPlan& plan) {
   TANDEM_ASSIGN(PinOptions pin, choose_pinning(settings, on_gpu, machine));
@@ -99,7 +100,7 @@ Status complete(const EngineSettings& settings, bool on_gpu, const MachineMap& m
   return {};
 }
 
-// Of a plan that another process's engine knows nothing of.
+// Adds a note for each engine that has claimed some of the cores that the user named.
 void tell_of_claims(const std::vector<CoreClaim>& claims, PinPlan& plan) {
   for (const CoreClaim& claim : claims) {
     const std::vector<int> theirs = claim.cpus();
@@ -166,7 +167,7 @@ Result<PinOptions> choose_pinning(const EngineSettings& settings, bool on_gpu,
     return pin;
   }
   TANDEM_ASSIGN(pin.gpus, chosen_gpus(settings));
-  std::erase_if(pin.gpus, [&](int gpu) {  // PCI may show fewer than the driver
+  std::erase_if(pin.gpus, [&](int gpu) {  // the driver may have GPUs that PCI does not show
     return static_cast<std::size_t>(gpu) >= machine.gpus.size();
   });
   return pin;
@@ -215,7 +216,8 @@ HostDeviceOptions host_options_of(const EngineSettings& settings, const PinPlan&
   options.num_threads = settings.threads > 0 ? static_cast<int>(settings.threads)
                                              : static_cast<int>(plan.engine_cpus.size());
   options.num_threads = std::max(options.num_threads, 1);
-  // Threads of two engines that are pinned to the same cores would wait for each other.
+  // Pins threads unless another engine computes on the same cores: threads of two engines that are
+  // pinned to the same cores would wait for each other.
   if (are_pinned(settings, plan)) {
     options.cpus = plan.engine_cpus;
     options.cpus.resize(
@@ -240,7 +242,7 @@ Result<TakenCores> take_cores(const EngineSettings& settings, bool on_gpu,
   TANDEM_ASSIGN(taken.plan, plan_cores(settings, on_gpu, machine, claims_of_others()));
   ClaimedCores& claim = taken.claimed;
   claim.model = model_name;
-  // Threads that are pinned nowhere take part of everybody's cores.
+  // Threads that are not pinned use every engine's cores, so there is nothing to claim for them.
   if (are_pinned(settings, taken.plan)) claim.engine_cpus = taken.plan.engine_cpus;
   claim.worker_cpus = taken.plan.worker_cpus();
   Result<CoreClaimHolder> holder = CoreClaimHolder::create(claim);

@@ -1,5 +1,5 @@
-// From settings to cores: which the engine computes on and which its CPU workers have, beside other
-// engines of the machine. The one place that `serve`, `profile` and `pin plan` ask.
+// Chooses from the settings the cores for the engine and its CPU workers, beside other engines of
+// the machine. `serve`, `profile` and `pin plan` all use these functions.
 #pragma once
 
 #include <functional>
@@ -17,38 +17,38 @@
 
 namespace tandem {
 
-// What `settings` wish for, without claims. A GPU that PCI does not show is left out.
+// Translates `settings`, without claims. Leaves out GPUs that PCI does not show.
 Result<PinOptions> choose_pinning(const EngineSettings& settings, bool on_gpu,
                                   const MachineMap& machine);
 
-// The cores that the settings name (cpus, worker_cpus), or else those that plan_pinning() chooses.
-// On the host device with more threads than cores: siblings, too.
-// invalid_argument: a named cpu that this process may not use, or fewer cores than threads; the
-// message names the setting.
+// Returns the cores that the settings name (cpus, worker_cpus), or else those that
+// plan_pinning() chooses. A host device with more threads than cores gets siblings, too.
+// invalid_argument, with the setting's name: a named cpu that this process may not use, or fewer
+// cores than threads.
 Result<PinPlan> plan_cores(const EngineSettings& settings, bool on_gpu, const MachineMap& machine,
                            const std::vector<CoreClaim>& claims = {});
 
-// The other engines that run here now.
+// Returns the claims of the other engines that run on this machine now.
 std::vector<CoreClaim> claims_of_others();
 
-// How many threads the host device computes with and where; both are always filled in, but for the
-// cpus when threads are not pinned: by `pin`, or as another engine computes on the same cores.
+// Returns the number of threads with which the host device computes, and their cpus. The cpus are
+// empty if threads are not pinned: by `pin`, or because another engine computes on the same cores.
 HostDeviceOptions host_options_of(const EngineSettings& settings, const PinPlan& plan);
 
-// A plan, and the claim to its cores, which is this process's while it lives.
+// A plan and the claim to its cores, which this process holds while the object exists.
 struct TakenCores {
   PinPlan plan;
-  std::shared_ptr<CoreClaimHolder> claim;  // null: none
+  std::shared_ptr<CoreClaimHolder> claim;  // null: nothing claimed
   ClaimedCores claimed;
 };
-// Plans beside the others and claims what it has planned, one process at a time. Logs what was
-// taken and every note. Where nothing can be claimed, as /dev/shm is not there, the log says so.
+// Plans around the other engines' claims and claims the result, one process at a time. Logs the
+// cores, every note, and the reason if nothing can be claimed, such as a missing /dev/shm.
 Result<TakenCores> take_cores(const EngineSettings& settings, bool on_gpu,
                               const MachineMap& machine, const std::string& model_name);
 
-// HandoffOptions::place of an engine whose workers are of these nodes, by group: moves workers, by
-// what the machine says then, logs it, and claims their new cores instead. Any thread, one at a
-// time.
+// Returns HandoffOptions::place for an engine with workers on these nodes: plans new cores for the
+// workers from the machine's present state, logs them, and claims them in place of the old ones.
+// Any thread, one at a time.
 std::function<WorkerPoolOptions::CpusOfGroups(const WorkerPoolOptions::CpusOfGroups& now,
                                               const std::vector<int>& allowed)>
 worker_placer(const TakenCores& taken);

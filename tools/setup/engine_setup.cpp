@@ -36,21 +36,22 @@ std::string name_of(const EngineSettings& settings) {
   return name_of_model(settings.model);
 }
 
-// "meta-llama/Llama-2-7b-hf": one slash, and neither an absolute path nor one from here.
+// True for "meta-llama/Llama-2-7b-hf": one slash, and no path that is absolute or begins with '.'
+// or '~'.
 bool is_hub_id(const std::string& model) {
   return std::ranges::count(model, '/') == 1 && model.find_first_of("./~") != 0 &&
          !model.ends_with('/');
 }
 
-// Dummy weights need no tokenizer; one of bytes stands in.
+// Dummy weights need no tokenizer file: a tokenizer of bytes stands in.
 Result<std::unique_ptr<Tokenizer>> open_tokenizer(const EngineSettings& settings) {
   const bool has_file = fs::exists(fs::path(settings.model) / "tokenizer.json");
   if (!has_file && settings.load_format == "dummy") return Tokenizer::parse(byte_tokenizer_json());
   return Tokenizer::load(settings.model);
 }
 
-// A template that somebody names must be good. One of the checkpoint's that cannot be parsed ends
-// nothing: chats are told what is the matter with it.
+// A template that the user names must parse. If the checkpoint's own does not, the engine still
+// starts, and chat requests get the reason as an error.
 Result<std::unique_ptr<ChatTemplates>> open_chat_templates(const EngineSettings& settings) {
   constexpr std::uint64_t kMaxBytes = 1U << 20;
   if (!settings.chat_template.empty()) {
@@ -74,8 +75,9 @@ Result<std::unique_ptr<ChatTemplates>> open_chat_templates(const EngineSettings&
   return found;
 }
 
-// A sixteenth of the memory, half of what /dev/shm has free, but no less than is of use: the host
-// tier then takes other memory. All of it is really taken, and zeroed, at the start.
+// Returns a sixteenth of the memory, but at most half of the free space in /dev/shm. If that half
+// is too small to be useful, it is ignored: the host tier then takes other memory. All of the tier
+// is allocated and zeroed at the start.
 std::size_t choose_host_tier_bytes(const EngineSettings& settings) {
   if (settings.host_tier_gb > 0) return static_cast<std::size_t>(settings.host_tier_gb * 1e9);
   constexpr std::size_t kLeast = std::size_t{64} << 20;
@@ -97,13 +99,13 @@ LinkRule link_rule(const EngineSettings& settings, const std::vector<std::string
   return links;
 }
 
-// The adapters of the start, of which some may turn out to be of no use.
+// The adapters to load at the start; some may prove unusable.
 class FirstAdapters {
  public:
   FirstAdapters(const std::vector<NamedAdapter>& all, bool is_strict)
       : left_(all), is_strict_(is_strict) {}
 
-  // Ok: those that `check` refused are left out. Else the start ends with what this returns.
+  // Removes the adapters that `check` refuses. Returns an error if a refusal is to end the start.
   Status check_each(const std::function<Status(const NamedAdapter&)>& check) {
     std::vector<NamedAdapter> good;
     for (NamedAdapter& adapter : left_) {
@@ -206,7 +208,7 @@ Status not_downloaded(const std::string& hub_id) {
       hub_id);
 }
 
-// Of GPUs; none where the host device is to stand in for them.
+// Opens the GPUs; none if the host device is to be used.
 Result<std::vector<std::unique_ptr<Device>>> open_gpus(const EngineSettings& settings) {
   std::vector<std::unique_ptr<Device>> none;
   if (!is_for_gpu(settings)) return none;
@@ -217,7 +219,7 @@ Result<std::vector<std::unique_ptr<Device>>> open_gpus(const EngineSettings& set
   return none;
 }
 
-// Host devices share the threads, and the cores, of one.
+// Makes host devices that divide the threads and cores of one among them.
 Result<std::vector<std::unique_ptr<Device>>> make_host_devices(const HostDeviceOptions& all,
                                                                std::size_t count) {
   const auto threads = static_cast<std::size_t>(all.num_threads);
@@ -243,7 +245,7 @@ Result<std::vector<std::unique_ptr<Device>>> make_host_devices(const HostDeviceO
   return devices;
 }
 
-// Devices, and cores that were taken for them.
+// Makes the devices, and takes cores for them.
 Status make_devices_on_cores(const EngineSettings& settings, EngineSetup& setup) {
   TANDEM_TRY(check_collectives(settings));
   TANDEM_ASSIGN(setup.devices, open_gpus(settings));
@@ -319,7 +321,7 @@ Result<std::unique_ptr<WeightSource>> open_weights(const EngineSettings& setting
 
 Result<DType> choose_dtype(const EngineSettings& settings, const ModelSpec& config, bool on_gpu) {
   if (settings.dtype != "auto") return parse_dtype(settings.dtype);
-  // A GPU computes in f32 for tests, not for speed.
+  // On a GPU f32 is for tests only, because it is slow: auto chooses bf16.
   return on_gpu && config.dtype == DType::f32 ? DType::bf16 : config.dtype;
 }
 
@@ -352,7 +354,7 @@ Result<EngineOptions> choose_engine_options(const EngineSettings& settings, cons
   options.max_model_len = static_cast<std::int32_t>(length);
   options.num_pages = static_cast<std::int32_t>(pages);
   options.page_tokens = static_cast<std::int32_t>(page_tokens);
-  options.constraint_program = "";  // this one
+  options.constraint_program = "";  // the running program
   const bool graphs = settings.graphs == "auto" ? device.info().is_cuda : settings.graphs != "off";
   options.max_graph_batch = graphs ? static_cast<std::int32_t>(settings.max_graph_batch) : 0;
   options.record_at_start = graphs;
@@ -377,7 +379,7 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
     return invalid("record_steps: steps of several devices are not recorded; leave it out");
   }
   TANDEM_TRY(make_devices_on_cores(settings, *setup));
-  // Of several that which has least room: all have pools of one size.
+  // The device with the least free memory decides, because all pools have the same size.
   const Device& device = **std::ranges::min_element(
       setup->devices, {}, [](const auto& each) { return each->free_bytes(); });
   TANDEM_ASSIGN(setup->dtype, choose_dtype(settings, setup->config, device.info().is_cuda));
@@ -393,7 +395,8 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
     options.base_names = base_names_of(settings.model, settings.served_model_name);
   }
   TANDEM_ASSIGN(setup->chat_templates, open_chat_templates(settings));
-  // All but the weights themselves, in some milliseconds: before the model's, which take minutes.
+  // Checks all but the weights, in milliseconds, before the model's weights are loaded, which takes
+  // minutes.
   TANDEM_TRY(first.check_each([&](const NamedAdapter& adapter) {
     return PeftFolder::open(adapter.path, setup->config, setup->dtype, options.adapter_links)
         .status();

@@ -1,4 +1,4 @@
-// From settings to a running engine: device, model, tokenizer, adapters. Shared by the commands.
+// Makes a running engine from settings: device, model, tokenizer, adapters. Commands share it.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@
 
 namespace tandem {
 
-// Members are destroyed last first: the engine before all that it uses.
+// Members are destroyed in reverse order: the engine before everything that it uses.
 struct EngineSetup {
   SteadyClock clock;
   ModelSpec config;
@@ -33,39 +33,39 @@ struct EngineSetup {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplates> chat_templates;  // null: the checkpoint has none
   std::unique_ptr<TextCodec> text;
-  std::unique_ptr<KeptCosts> kept_costs;  // null: nothing is kept
+  std::unique_ptr<KeptCosts> kept_costs;  // null: learned costs are not kept
   std::unique_ptr<Engine> engine;
-  std::vector<RefusedAdapter> refused_adapters;  // of `adapters`, where that ends no start
+  std::vector<RefusedAdapter> refused_adapters;  // unusable ones, where that does not end the start
 };
 
 enum class LoadReport { progress, terminal_only };
 
-// What it plans with before it has learnt anything.
+// The costs with which an engine plans before it has learned any.
 enum class FirstCosts {
-  figures,   // the profile's, or the built-in ones
-  measured,  // and what a calibration says, if the settings let it
-  kept,      // or, instead of that, what was learnt before; what it learns is to be kept
+  figures,   // those of the profile, or the built-in ones
+  measured,  // figures, improved by a calibration if the settings allow it
+  kept,      // learned earlier, if there are any, else as measured; new ones are kept
 };
 
-// Loads everything; takes as long as that takes. An adapter that cannot be used is an error, unless
-// it was only found below --adapters and the settings are not strict. `report`: whether a log gets
+// Loads everything, which may take minutes. An adapter that cannot be used is an error, unless it
+// was only found below --adapters and the settings are not strict. `report`: whether the log gets
 // lines, too. `adapter_roots`: folders into which links of adapters may lead.
 Result<std::unique_ptr<EngineSetup>> set_up_engine(
     const EngineSettings& settings, const std::vector<NamedAdapter>& adapters, LoadReport report,
     FirstCosts costs, const std::vector<std::string>& adapter_roots = {});
 
-// The parts, for the benchmarks.
-// As host_options_of() the cores that there are, whoever else has some.
+// The steps of set_up_engine(), for the benchmarks.
+// Like host_options_of() with all cores, including those that other engines use.
 Result<HostDeviceOptions> choose_host_options(const EngineSettings& settings);
 Result<std::unique_ptr<Device>> make_device(const EngineSettings& settings);
-// As many as `tensor_parallel` says.
+// Makes `tensor_parallel` devices.
 Result<std::vector<std::unique_ptr<Device>>> make_devices(const EngineSettings& settings);
-bool is_for_gpu(const EngineSettings& settings);  // unless that fails
+bool is_for_gpu(const EngineSettings& settings);  // false if that cannot be found out
 Result<std::unique_ptr<WeightSource>> open_weights(const EngineSettings& settings);
-// From DIR/config.json, or a preset's shape when `model` names one.
+// Reads DIR/config.json, or returns a preset's shape if `model` names one.
 Result<ModelSpec> find_model_spec(const std::string& model);
 Result<DType> choose_dtype(const EngineSettings& settings, const ModelSpec& config, bool on_gpu);
-// Context length and pages that fit the settings and the memory; logs what it chose.
+// Chooses a context length and a number of pages that fit the settings and the memory; logs them.
 Result<EngineOptions> choose_engine_options(const EngineSettings& settings, const ModelSpec& config,
                                             DType dtype, const Device& device);
 

@@ -10,14 +10,14 @@
 
 namespace tandem {
 
-// Their numbers, one for each of `tensor_parallel` devices: those of `gpus`, else the first ones.
-// Whether they are there is not looked at.
+// Returns the GPUs' numbers, one per device of `tensor_parallel`: those of `gpus`, else the first
+// ones. Does not check that they exist.
 Result<std::vector<int>> chosen_gpus(const EngineSettings& settings);
 
-// The first of them; 0 where chosen_gpus() is an error.
+// Returns the first of chosen_gpus(); 0 if that is an error.
 int first_gpu(const EngineSettings& settings);
 
-// Settings of one device, the first of those that `settings` names.
+// Returns settings for a single device, the first that `settings` names.
 EngineSettings on_first_device(EngineSettings settings);
 
 Result<std::vector<std::unique_ptr<Device>>> make_gpus(const EngineSettings& settings);

@@ -15,15 +15,16 @@
 namespace tandem {
 namespace {
 
-// A group for each of the plan's nodes, and cores for threads that read adapters.
+// Makes a group of workers for each node of the plan, and chooses cores for threads that read
+// adapters.
 void follow_plan(const PinPlan& plan, const DeviceInfo& device, HandoffOptions& options) {
-  // What is a worker's, too, is not the engine's own.
+  // Cores that workers share with the engine do not count as the engine's own.
   const std::vector<int> of_workers = plan.worker_cpus();
   std::ranges::copy_if(plan.engine_cpus, std::back_inserter(options.engine_cpus), [&](int cpu) {
     return std::ranges::find(of_workers, cpu) == of_workers.end();
   });
-  // A host device computes on the engine's cores. Threads of two engines that are pinned to the
-  // same ones would wait for each other.
+  // A host device computes on the engine's cores. Readers pinned to them would wait for its
+  // threads, and so would threads of two engines that are pinned to the same cores.
   const bool apart = device.is_cuda && !plan.engine_cpus.empty() && !plan.shares_engine_cpus;
   if (apart) options.readers = plan_readers(plan);
   for (const PinPlan::Workers& workers : plan.workers) {
@@ -31,9 +32,9 @@ void follow_plan(const PinPlan& plan, const DeviceInfo& device, HandoffOptions& 
   }
 }
 
-// Why cold adapters wait for their load here, though the mode could have them computed.
+// Logs why cold adapters wait for their load here although the mode allows workers to compute them.
 void tell_of_no_workers(const EngineSettings& settings, const DeviceInfo& device) {
-  if (settings.cpu_workers >= 0) return;  // none is wished for, or the plan's notes tell
+  if (settings.cpu_workers >= 0) return;  // the user chose the number, or the plan's notes say why
   if (!device.is_cuda) {
     log::info("no CPU workers on the host device, which computes on the same cores (cpu_workers)");
     return;
@@ -54,7 +55,7 @@ Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const Mode
   if (hands_over(settings.options.adapter_mode)) {
     TANDEM_ASSIGN(options.costs, choose_costs(settings, config, dtype, device));
   }
-  // Also without workers: routers and pickers are told what a cold start takes.
+  // Set even without workers: routers and pickers are given the cost of a cold start.
   if (settings.link_gbps > 0) {
     options.costs.link_bytes_per_s =
         std::min(options.costs.link_bytes_per_s, settings.link_gbps * 1e9);
@@ -74,7 +75,7 @@ Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const Mode
         "cores of fewer nodes in worker_cpus",
         options.groups.size(), kMaxMailboxes);
   }
-  // A mailbox has room for workers that `tandem pin apply` starts beside these.
+  // Each mailbox has room for the workers that `tandem pin apply` may add to those that start here.
   std::size_t workers = 0;
   for (HandoffOptions::Group& group : options.groups) {
     workers += group.cpus.size();

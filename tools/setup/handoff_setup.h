@@ -1,4 +1,4 @@
-// From settings and a plan of cores to CPU workers: where, and planned with which costs.
+// Chooses the CPU workers from settings and a plan of cores, and the costs for planning with them.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@
 
 namespace tandem {
 
-// No groups where the plan has no workers, by choice or for want of cores, or because the adapter
-// mode has none; the log says which. A profile that does not fit is an error.
+// Returns no groups if the plan has no workers (by choice or for lack of cores) or the adapter mode
+// uses none; the log says which. A profile that does not fit the machine or model is an error.
 Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const ModelSpec& config,
                                       DType dtype, const DeviceInfo& device,
                                       const std::string& model_name, const PinPlan& plan);

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kNone = "none";
 
-// "nvidia-h200"
+// Makes a name that suits a file: "nvidia-h200".
 std::string slug(std::string_view text) {
   constexpr std::size_t kLongest = 60;
   std::string slug;

@@ -1,4 +1,4 @@
-// What engines learn of a machine's costs, kept from one start to the next.
+// Costs that engines have learned about a machine, kept from one start to the next.
 #pragma once
 
 #include <filesystem>
@@ -16,28 +16,28 @@
 
 namespace tandem {
 
-// A file for each machine, model shape, number of devices that share it and of workers: a profile
-// of the figures that were planned with, and the lessons beside them. One thread.
+// There is a file per machine, model shape, number of devices sharing the model, and number of
+// workers: a profile of the figures used for planning, and the lessons with it. One thread.
 class KeptCosts {
  public:
-  // `base` says what of, and by which figures. The folder is made when there is something to keep.
+  // `base` names machine and model and has the initial figures. The folder is created on first use.
   KeptCosts(const std::filesystem::path& folder, Profile base);
 
-  // What was learnt with the same figures on the same machine; nothing: there is none. A file that
-  // cannot be read is a matter for the log.
+  // Returns the lessons learned on the same machine with the same figures, or nothing if there are
+  // none. If the file cannot be read, that is logged.
   std::optional<EngineLessons> read();
-  // Writes them, unless they are what was read or written last. A failure is told once.
+  // Writes the lessons if they differ from those last read or written. A failure is logged once.
   void keep(const EngineLessons& lessons);
 
   const std::filesystem::path& path() const { return path_; }
 
  private:
-  Profile base_;  // with the lessons that the file has
+  Profile base_;  // with the lessons in the file
   std::filesystem::path path_;
   bool has_failed_ = false;
 };
 
-// Null where nothing is planned by figures, or nothing is to be kept (settings.learned_costs).
+// Returns null if nothing is planned from costs or settings.learned_costs turns keeping off.
 std::unique_ptr<KeptCosts> open_kept_costs(const EngineSettings& settings, const ModelSpec& config,
                                            DType dtype, const DeviceInfo& device,
                                            const HandoffOptions& handoff);

@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-// The program itself, its tokenizer, threads and answers under way.
+// Estimate for the program itself, its tokenizer, its threads and the answers under way.
 constexpr double kProcess = 32e6;
 
 }  // namespace

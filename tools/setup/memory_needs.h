@@ -1,5 +1,5 @@
-// Whether a container's memory holds what an engine is about to take: said before it loads
-// anything, as the kernel kills without a word.
+// Checks that a container's memory limit allows what an engine will allocate. It runs before
+// anything is loaded, because the kernel kills a process over the limit without a message.
 #pragma once
 
 #include <cstddef>
@@ -11,20 +11,20 @@
 
 namespace tandem {
 
-// Bytes of the host's memory. On a GPU weights, work space and pool lie in the GPU's.
+// Bytes of host memory. With a GPU, weights, work space and pool are in the GPU's memory instead.
 struct MemoryNeeds {
   double weights = 0;
-  double work = 0;  // of steps
+  double work = 0;  // work space of steps
   double pool = 0;
   double host_tier = 0;
 };
 
-// Bytes that the limit leaves for the pool beside the rest; below 0: not even for that; infinity:
-// there is no limit.
+// Bytes that the limit leaves for the pool; negative: even the rest does not fit; infinity: no
+// limit.
 double room_for_pool(const MemoryNeeds& needs, const std::optional<MemoryLimit>& limit);
 
-// resource_exhausted where the limit leaves less than is needed, with its file and what to change:
-// `pool_setting` is the setting that makes the pool smaller.
+// Returns resource_exhausted if the limit is too low; the message names its file and the settings
+// to change. `pool_setting` is the setting that makes the pool smaller.
 Status check_memory_needs(const MemoryNeeds& needs, const std::optional<MemoryLimit>& limit,
                           const std::string& pool_setting);
 

@@ -17,7 +17,7 @@ struct Preset {
   double rope_factor;
 };
 
-// As their config.json files say.
+// Values from the models' config.json files.
 constexpr Preset kPresets[] = {
     {"llama-3.2-1b", 2048, 16, 32, 8, 64, 8192, 128256, 131072, 500000, true, true, 32},
     {"llama-2-7b", 4096, 32, 32, 32, 128, 11008, 32000, 4096, 10000, false, false, 0},

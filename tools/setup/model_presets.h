@@ -13,11 +13,11 @@ namespace tandem {
 std::vector<std::string> model_preset_names();
 std::optional<ModelSpec> model_preset(std::string_view name);
 
-// What people call a model by its folder or shape: the last name of it, or "model" where that is
+// Returns the usual name of a model: the last part of its folder or shape, or "model" if there is
 // none.
 std::string name_of_model(const std::string& model);
 
-// A tokenizer.json whose 256 tokens are the bytes: for models that come without one.
+// Returns a tokenizer.json with 256 tokens, one per byte, for models without a tokenizer.
 std::string byte_tokenizer_json();
 
 }  // namespace tandem

@@ -16,8 +16,9 @@
 namespace tandem {
 namespace {
 
-// Of the memory left after weights and work space. A GPU is there for nothing else; the rest is for
-// step metadata, recordings and the libraries. The host's memory is everybody's.
+// Share of the memory left after weights and work space. A GPU serves only this process, and the
+// rest of it is for step metadata, recordings and the libraries; host memory is shared with other
+// processes.
 constexpr double kGpuShare = 0.92;
 constexpr double kHostShare = 0.25;
 
@@ -25,7 +26,7 @@ double gigabytes(double bytes) {
   return bytes / 1e9;
 }
 
-// Places in the pool and chunks of adapters are numbered by 32 bits.
+// Limited because places in the pool and chunks of adapters have 32-bit numbers.
 std::int64_t most_pages(const PoolLayout& layout) {
   constexpr std::int64_t kIds = std::numeric_limits<std::int32_t>::max();
   return std::min(kIds / layout.page_tokens, kIds / layout.chunks_per_page);
@@ -34,7 +35,7 @@ std::int64_t most_pages(const PoolLayout& layout) {
 Result<std::int64_t> pages_of_setting(const EngineSettings& settings, const PoolLayout& layout) {
   const auto page_bytes = static_cast<double>(layout.page_bytes);
   const std::int64_t most = most_pages(layout);
-  // Held below what an integer can be.
+  // Clamped before the conversion, so that it fits an integer.
   const auto pages = static_cast<std::int64_t>(
       std::min(settings.pool_gb * 1e9 / page_bytes, 2.0 * static_cast<double>(most)));
   if (pages < 1) {
@@ -53,14 +54,14 @@ Result<std::int64_t> pages_of_setting(const EngineSettings& settings, const Pool
 Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const ModelSpec& config,
                                        DType dtype, std::int64_t max_model_len,
                                        const Device& device, std::size_t host_tier_bytes) {
-  const Shard shard{0, static_cast<std::int32_t>(settings.tensor_parallel)};  // of the most bytes
+  const Shard shard{0, static_cast<std::int32_t>(settings.tensor_parallel)};  // the largest
   const PoolLayout layout =
       PoolLayout::of(shape_of_shard(config, shard.size), dtype, engine_defaults::kPageTokens);
   const ModelLimits limits{settings.options.max_num_batched_tokens,
                            max_logit_rows(settings.options.max_num_seqs), max_model_len,
                            settings.options.max_lora_rank};
   const bool gpu = device.info().is_cuda;
-  // Host devices share one memory.
+  // Host devices share one memory, so each gets its part.
   const auto memory =
       static_cast<double>(gpu ? device.free_bytes()
                               : std::min(device.info().memory_bytes, available_memory()) /
@@ -104,8 +105,8 @@ Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const Mod
   const auto pages = std::max<std::int64_t>(
       1, static_cast<std::int64_t>(gpu ? share : std::min(share, host_pages)));
   if (gpu) return std::min(pages, most_pages(layout));
-  // No more than every sequence at full length can use, and as much again for adapters and for
-  // prefixes to keep.
+  // At most twice what all sequences need at full length: the other half is for adapters and for
+  // kept prefixes.
   const std::int64_t longest = (max_model_len + layout.page_tokens - 1) / layout.page_tokens;
   return std::min({pages, 2 * settings.options.max_num_seqs * longest, most_pages(layout)});
 }

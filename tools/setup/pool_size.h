@@ -1,4 +1,4 @@
-// How large the page pool is made: by a setting, or from the memory that there is.
+// Chooses the size of the page pool: from a setting, or from the available memory.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@
 
 namespace tandem {
 
-// Pages for sequences of up to `max_model_len` tokens. A failure says what is needed, by what, and
-// which settings to change; also where this pool, the weights and a host tier of so many bytes are
-// more than a container's memory holds.
+// Pages for sequences of up to `max_model_len` tokens. An error says how much memory is needed,
+// what for, and which settings to change; so it does if this pool, the weights and a host tier of
+// `host_tier_bytes` exceed a container's memory limit.
 Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const ModelSpec& config,
                                        DType dtype, std::int64_t max_model_len,
                                        const Device& device, std::size_t host_tier_bytes);

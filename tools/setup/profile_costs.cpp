@@ -12,7 +12,8 @@
 namespace tandem {
 
 ProfileMachine this_machine(const DeviceInfo& device) {
-  // All that is online: a cpuset changes what we may use, not what the machine is.
+  // Counts all online cores: a cpuset limits what this process may use, but the machine is the
+  // same.
   const std::int64_t cores = sysconf(_SC_NPROCESSORS_ONLN);
   const std::optional<CpuQuota> quota = read_cpu_quota();
   return {.cpu = cpu_name(),

@@ -1,4 +1,4 @@
-// The costs that a command plans with: a profile's, when one is named, and this machine's.
+// The costs with which a command plans: those of a profile if one is named, and this machine's.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@
 namespace tandem {
 
 ProfileMachine this_machine(const DeviceInfo& device);
-// `model` is a folder or a shape: its last name tells people what it was.
+// `model` is a folder or a shape; its last part is recorded as the model's name.
 ProfileModel this_model(const ModelSpec& config, DType dtype, const std::string& model,
                         std::int64_t devices);
 
-// Those of settings.profile; refused with the reason if it cannot be read or does not describe this
-// machine and model. Without one the built-in figures, which is what an H200 gave.
+// Returns the costs from settings.profile, or an error if it cannot be read or is for another
+// machine or model. Without a profile: built-in figures, which were measured on an H200.
 Result<CostModel> choose_costs(const EngineSettings& settings, const ModelSpec& config, DType dtype,
                                const DeviceInfo& device);
 
-// Whether what settings.profile says can be planned with from the first request on: each figure was
-// judged and is certain, and as many workers were measured as there are. False without a profile,
-// and for one of a program that did not judge.
+// True if settings.profile is reliable from the first request on: each of its figures was judged
+// certain, and it measured at least as many workers as there are. False without a profile and for
+// profiles of older programs, which did not judge.
 bool is_profile_certain(const EngineSettings& settings, std::int32_t workers);
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// tandem constraint-worker: compiles an engine's constraints, confined, over its standard input.
+// tandem constraint-worker: compiles an engine's constraints in a sandbox; requests come on stdin.
 #include "tools/worker/constraint_worker.h"
 
 #include <stdlib.h>
@@ -34,14 +34,14 @@ Status work(std::int64_t memory_mb) {
 }  // namespace
 
 int run_constraint_worker(const std::vector<std::string>& args) {
-  // The starter's settings are the starter's: an inherited TANDEM_CONFIG is not for this command.
+  // TANDEM_CONFIG was meant for the process that started this one; it is not inherited.
   ::unsetenv("TANDEM_CONFIG");
   std::int64_t memory_mb = 512;
   SettingsTable table;
   table.group("Constraint worker");
   table.add(memory_mb, "memory_mb", "private memory that it may take").flag_only().range(16, 65536);
   if (const auto status = read_settings(kConstraintWorkerInfo, table, args)) return *status;
-  // What both write goes to one reader.
+  // The log format is inherited, because one reader gets the log of both processes.
   if (const char* const format = ::getenv("TANDEM_LOG_FORMAT")) {
     if (const auto known = log::parse_format(format)) log::set_format(*known);
   }

@@ -1,4 +1,4 @@
-// tandem worker: one CPU LoRA worker, a process of its own on a core of its own.
+// tandem worker: one CPU LoRA worker, in its own process on its own core.
 #include <fmt/format.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -56,10 +56,10 @@ void add_worker_settings(SettingsTable& table, WorkerSettings& s) {
 }
 
 std::atomic<bool> stop_requested{false};
-static_assert(std::atomic<bool>::is_always_lock_free);  // or a handler may not store it
+static_assert(std::atomic<bool>::is_always_lock_free);  // required in a signal handler
 
-// Ctrl-C at a terminal, and its end, go to all processes of it: the engine alone decides when to
-// end.
+// A terminal sends Ctrl-C and its own end to all its processes: workers ignore both, because only
+// the engine decides when they end.
 Status take_signals() {
   struct sigaction action = {};
   action.sa_handler = SIG_IGN;
@@ -70,13 +70,13 @@ Status take_signals() {
   return {};
 }
 
-// The regions that the engine made for its workers.
+// The shared memory regions that the engine has made for its workers.
 struct Regions {
   Mailbox mailbox;
   ShmRegion arena;
 };
 
-// not_found: the engine has taken them away already.
+// Returns not_found if the engine has removed them already.
 Result<Regions> open_regions(const WorkerSettings& s) {
   TANDEM_ASSIGN(Mailbox mailbox, Mailbox::open(s.inbox, s.outbox));
   TANDEM_ASSIGN(ShmRegion arena, ShmRegion::open(s.arena, ShmRegion::Access::read_only));
@@ -84,7 +84,7 @@ Result<Regions> open_regions(const WorkerSettings& s) {
 }
 
 Status work(const WorkerSettings& s, Regions& regions, const EngineWatch& engine) {
-  // Starting takes up to a second: an engine that ends meanwhile is not waited for.
+  // A start takes up to a second; the engine may have asked for the end meanwhile.
   if (stop_requested || regions.mailbox.inbox().stop.load(std::memory_order_relaxed) != 0)
     return {};
   WorkerLoopOptions options;
@@ -99,17 +99,17 @@ Status work(const WorkerSettings& s, Regions& regions, const EngineWatch& engine
   return {};
 }
 
-// An exit status.
+// Returns an exit status.
 Result<int> run(const WorkerSettings& s) {
   TANDEM_TRY(take_signals());
   const Result<EngineWatch> engine = EngineWatch::open(static_cast<int>(s.engine_pid));
   if (!engine && engine.status().code() == StatusCode::unavailable) return kExitEngineGone;
   if (!engine) return engine.status();
-  // Before anything is mapped or allocated that should be near.
+  // Before mapping and allocating, so that the memory is on this core's node.
   TANDEM_TRY(bind_to_cpu(static_cast<int>(s.cpu)));
   prefer_memory_of(static_cast<int>(s.node));
   Result<Regions> regions = open_regions(s);
-  // Before it is gone itself.
+  // The engine removed the regions because it is ending.
   if (!regions && regions.status().code() == StatusCode::not_found) return kExitEngineGone;
   if (!regions) return regions.status();
   const Status worked = work(s, *regions, *engine);
@@ -121,13 +121,13 @@ Result<int> run(const WorkerSettings& s) {
 }  // namespace
 
 int run_worker(const std::vector<std::string>& args) {
-  // The starter's settings are the starter's: an inherited TANDEM_CONFIG is not for this command.
+  // TANDEM_CONFIG was meant for the process that started this one; it is not inherited.
   ::unsetenv("TANDEM_CONFIG");
   WorkerSettings settings;
   SettingsTable table;
   add_worker_settings(table, settings);
   if (const auto status = read_settings(kInfo, table, args)) return *status;
-  // What both write goes to one reader.
+  // The log format is inherited, because one reader gets the log of both processes.
   if (const char* const format = ::getenv("TANDEM_LOG_FORMAT")) {
     if (const auto known = log::parse_format(format)) log::set_format(*known);
   }

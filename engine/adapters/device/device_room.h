@@ -1,7 +1,7 @@
 // Chooses the adapters that are evicted when the device needs room: those that are worth least,
-// among those that no running sequence uses, that are not wanted in this turn, and that are not
-// kept. Adapters that are being loaded are never evicted. Eviction only frees slots and chunks, as
-// the host tier or the disk has the bytes.
+// among those that no running sequence uses, that this round of loads does not want, and that are
+// not kept. Adapters that are being loaded are never evicted. Eviction only frees slots and chunks,
+// as the host tier or the disk has the bytes.
 //
 // Only the engine thread may use it.
 #pragma once
@@ -36,7 +36,7 @@ class DeviceRoom final : public Reclaimable {
   std::int32_t pages_of(const ServedAdapter& adapter) const { return table_->pages_of(adapter); }
   std::int32_t num_slots() const { return table_->num_slots(); }
 
-  // Excludes the adapter from eviction until the turn ends (DeviceTier::Turn).
+  // Excludes the adapter from eviction until the round of loads ends (DeviceTier::Turn).
   void want(const ServedAdapter& adapter);
   void end_turn() { ++turn_; }
 

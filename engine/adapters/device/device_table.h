@@ -42,7 +42,7 @@ struct DeviceRow {
   std::uint64_t free_since = 0;  // PoolClock::steps(): later steps do not read its memory
   Worth worth;                   // since its last use
   std::uint64_t uses = 0;        // by running sequences, since it was loaded
-  std::uint64_t wanted = 0;      // the last turn of loads that wanted it
+  std::uint64_t wanted = 0;      // the last round of loads that wanted it
   std::int32_t users = 0;        // running sequences
   std::size_t arrived_on = 0;    // devices, counted from the first, that have the load
   bool kept = false;             // never evicted: pinned, or the mode is cached

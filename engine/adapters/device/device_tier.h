@@ -92,7 +92,7 @@ class DeviceTier {
   enum class Start { on_its_way, not_in_host_tier, busy, no_room };
 
   // Loads that are ordered together: their room is reserved one by one, and their copies start when
-  // the order is known. Only one turn at a time, without a poll() in it.
+  // the order is known. One round at a time, without a poll() in it.
   class Turn {
    public:
     explicit Turn(DeviceTier& tier);
@@ -102,7 +102,7 @@ class DeviceTier {
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
-    // Protects the adapter from eviction by later reserve() calls of this turn. Otherwise two
+    // Protects the adapter from eviction by later reserve() calls of this round. Otherwise two
     // waiting sequences could take the room from each other for ever, and neither would run.
     void want(const ServedAdapter& adapter) { tier_->room_.want(adapter); }
     // Reserves room for a load if the adapter is in the host tier. Takes it from idle adapters and
@@ -118,7 +118,7 @@ class DeviceTier {
     std::vector<AdapterLease> reserved_;
     std::vector<SlotId> slots_;  // of reserved_
   };
-  // A turn with one adapter.
+  // A round with one adapter.
   Start start(const AdapterLease& adapter) { return Turn(*this).reserve(adapter); }
 
   // A running sequence uses the adapter from now on; it must be resident or loading.

@@ -81,7 +81,7 @@ struct Sequence {
   std::int32_t index;
   std::uint64_t arrival;  // order of submission, kept through preemption
   // For the waiting line (waiting_line.h): the data for its order, its tenant's count of it, and
-  // its turn from the last arrange(); 0: only priority and arrival decide.
+  // its place in it by the last arrange(); 0: only priority and arrival decide.
   QueueEntry entry;
   TenantStay stay;
   std::uint32_t turn = 0;

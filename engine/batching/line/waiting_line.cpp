@@ -64,7 +64,7 @@ void WaitingLine::add(std::unique_ptr<Sequence> sequence) {
 }
 
 void WaitingLine::put_back(std::unique_ptr<Sequence> sequence) noexcept {
-  sequence->turn = 0;  // before all sequences with turns
+  sequence->turn = 0;  // before all sequences that have a place
   insert(std::move(sequence));
 }
 
@@ -102,7 +102,7 @@ std::unique_ptr<Sequence> WaitingLine::remove(const Sequence* sequence) noexcept
   return at == list_.end() ? nullptr : take(at);
 }
 
-// Needed only after turns were given: otherwise the line is always by priority and arrival.
+// Needed only after arrange() gave places: otherwise the line is always by priority and arrival.
 void WaitingLine::order_plainly() {
   for (const auto& each : list_) each->turn = 0;
   std::sort(list_.begin(), list_.end(),

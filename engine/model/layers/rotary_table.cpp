@@ -12,7 +12,7 @@ std::vector<double> rotary_frequencies(const RotarySpec& rotary, std::int64_t he
         std::pow(rotary.theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
     if (rotary.llama3) {
       const auto& scaling = *rotary.llama3;
-      // The number of full turns of this pair within the original context.
+      // The number of full rotations of this pair within the original context.
       const double turns =
           scaling.original_max_position_embeddings * frequency / (2 * std::numbers::pi);
       if (turns < scaling.low_freq_factor) {

@@ -110,8 +110,8 @@ class StepBatch {
   void add_sample(std::int32_t row, SampleRow how, std::span<const std::int32_t> history,
                   std::span<const TokenBias> biases);
 
-  // Sets the cold groups of a step, up to kMaxColdGroups, and the turns of its offers at their
-  // places (offer_at). The number of turns is the same for all steps.
+  // Sets the cold groups of a step, up to kMaxColdGroups, and a HandoffTurn at the place of each of
+  // its offers (offer_at). The number of HandoffTurns is the same for all steps.
   void set_cold(std::span<const ColdSlot> cold, std::span<const HandoffTurn> turns);
 
   std::int32_t num_rows() const { return static_cast<std::int32_t>(ids_.size()); }

@@ -35,12 +35,12 @@ constexpr std::size_t offer_at(std::size_t layer, std::size_t site) {
   return layer * kNumSites + site;
 }
 
-// Pointers are to device memory unless noted otherwise. Each offer has its data at its place: turns
-// [layers * kNumSites], as many times, tickets [layers * kNumSites][kMaxColdGroups].
+// Pointers are to device memory unless noted otherwise. Each offer has its data at its place:
+// HandoffTurn [layers * kNumSites], as many times, tickets [layers * kNumSites][kMaxColdGroups].
 struct StepHandoff {
-  // Turn, tickets and time of the first place. compute() fills in the rows and segments of the
-  // step's StepInput. The turns' sequence rises by one from offer to offer, in the order of the
-  // layers and of their sites.
+  // HandoffTurn, tickets and time of the first place. compute() fills in the rows and segments of
+  // the step's StepInput. HandoffTurn::sequence rises by one from offer to offer, in the order of
+  // the layers and of their sites.
   HandoffJob job = {};
   LoraSegment* live = nullptr;           // as many as the step's segments
   std::uint32_t* timed_out = nullptr;    // [num_groups], zero before the step

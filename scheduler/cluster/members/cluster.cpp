@@ -110,8 +110,8 @@ void Cluster::set_aside(EngineIndex engine, std::string why) {
   state.heard = true;
   state.why_not = std::move(why);
   forget_sent(engine, TimePoint::max());
-  // Its adapters stay listed, so that a request for one is told to retry, not that the model is
-  // unknown.
+  // Its adapters stay listed, so that the error for a request for one asks to retry, and does not
+  // say that the model is unknown.
   index_.remove_engine(engine);
   for (auto& [name, held] : books_[engine.index()].adapters) {
     held = {.digest = std::move(held.digest)};

@@ -165,7 +165,7 @@ TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& en
   const double others_s = running * (stop_s + stall_s) + waiting * stall_s +
                           (same_step ? kFirstTokenWeight * waiting * own_work_s : 0) +
                           slower_s * answer * (running + waiting);
-  // Behind a long queue a load costs nothing now, because it ends before the request's turn. But
+  // Behind a long queue a load costs nothing now, because it ends before the request begins. But
   // the evicted adapter must be loaded again later, and its step then delays the requests that
   // wait.
   double later_s = 0;

@@ -152,7 +152,7 @@ class RoutedCall final : public CallEvents {
   Kind kind_ = Kind::whole;
   CallHead head_;
   std::string body_;    // of an answer that is collected
-  std::string passed_;  // stream bytes of this turn to pass on
+  std::string passed_;  // stream bytes that on_bytes() passes on
   std::optional<TimePoint> first_told_at_;
   std::size_t silent_choice_ = 0;  // choice of the channel's silent events
   std::optional<TimePoint> moved_at_;

@@ -40,9 +40,9 @@ bool is_cold_at(const ColdAdapter& adapter, double time) {
          std::ranges::any_of(adapter.b_arrives, late);
 }
 
-// Plans one step for each turn of `size` adapters; stops when the sum of ends reaches `give_up`.
-// All times count from now, also in later steps. Adapters of earlier turns take part in later steps
-// with one row each, cold until their loads have arrived.
+// Plans one step for each group of `size` adapters; stops when the sum of ends reaches `give_up`.
+// All times count from now, also in later steps. Adapters of earlier groups take part in later
+// steps with one row each, cold until their loads have arrived.
 AdmissionPlan in_turns_of(std::size_t size, const CostModel& costs, const PlanRequest& request,
                           const PlanSteps& plan, double give_up) {
   AdmissionPlan made;

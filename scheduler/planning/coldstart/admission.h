@@ -1,7 +1,7 @@
 // The steps in which waiting cold adapters begin. A step ends with its last row, and the link loads
 // one adapter after another. If all began in the next step, the first would wait for the last; if
 // one began per step, the last would wait although earlier steps had room for it. So adapters begin
-// in turns of equal size, in their order, and a turn's weights are loaded before the next turn's.
+// in groups of equal size, one per step, in their order, which is also the order of their loads.
 //
 // Pure functions of times, like the planner.
 #pragma once
@@ -16,9 +16,9 @@
 namespace tandem {
 
 struct AdmissionPlan {
-  // Turn of each adapter: 0 begins in the next step, 1 in the one after it, ...
+  // The step in which each adapter begins: 0 is the next step, 1 the one after it, ...
   std::vector<std::int32_t> turns;
-  // Order of the loads, as in HandoffPlan, turn by turn.
+  // Order of the loads, as in HandoffPlan, step by step.
   std::vector<LoadPiece> order;
   // Expected end of each adapter's first step, in seconds from now.
   std::vector<double> ends;
@@ -43,7 +43,7 @@ using PlanSteps = std::function<PlannedStep(const CostModel& costs, const PlanRe
 // plan_handoff() with its predicted end, not corrected by measurements.
 PlannedStep plan_as_predicted(const CostModel& costs, const PlanRequest& request);
 
-// Returns the turns with the earliest mean end: all adapters at once or, where that is clearly
+// Returns the plan with the earliest mean end: all adapters at once or, where that is clearly
 // earlier, halves, quarters ... down to one per step. `request` describes the next step as if all
 // its adapters were in it, in the order in which they should begin; `plan` plans a step, and is
 // called some 2 n times for n adapters.

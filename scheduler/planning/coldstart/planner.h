@@ -41,7 +41,7 @@ struct PlanRequest {
   double link_busy_for = 0;       // seconds, with loads enqueued before
   std::int32_t workers = 0;       // cores that can compute; with 0 every layer waits
   double workers_awake_in = 0;    // until all workers are awake; none begins earlier
-  double workers_drowsy_for = 0;  // seconds for which PlanSituation counts some as drowsy
+  double workers_drowsy_for = 0;  // seconds until PlanSituation counts all as long awake
   // Most rows of all groups together, the room in the mailboxes. Adapters with few rows come first;
   // the step waits for those without room, or beyond kMaxColdGroups.
   std::int32_t max_cpu_rows = 512;
@@ -76,8 +76,8 @@ HandoffPlan plan_handoff(const CostModel& costs, const PlanRequest& request);
 // Returns the plan that waits for all layers, loaded in layer order.
 HandoffPlan plan_waiting(const CostModel& costs, const PlanRequest& request);
 
-// Returns the plan in which workers compute each layer that has not arrived by its turn, loaded in
-// layer order. This is the CaraServe paper's mode, but the device takes over layer by layer.
+// Returns the plan in which workers compute each layer that has not arrived when it begins, loaded
+// in layer order. This is the CaraServe paper's mode, but the device takes over layer by layer.
 HandoffPlan plan_assisting(const CostModel& costs, const PlanRequest& request);
 
 // Whether waiting costs so much that a search may pay off. `waiting`: from plan_waiting().

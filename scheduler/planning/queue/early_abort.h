@@ -3,7 +3,7 @@
 // Waiting requests that would miss their first-token deadline even if they began at once are
 // aborted, so that the time goes to requests that can meet it. Two moving averages, of arrivals and
 // of admissions per period, show whether the queue grows: while arrivals exceed admissions the
-// newest requests go first, because the oldest would be late at their turn; otherwise the oldest go
+// newest requests go first, because the oldest would begin too late; otherwise the oldest go
 // first.
 //
 // The paper uses the longest prefill ever seen. Here it is the longest of the last seconds, of

@@ -4,7 +4,7 @@
 // Each tenant has a counter of the service it received: the tokens of its prompts, and generated
 // tokens at twice the price. The tenant with the smallest counter goes first. A tenant that returns
 // after a pause starts at the least counter of the present tenants, and at least at the counter of
-// the last tenant that had its turn: unused service is not saved, and a present tenant that cannot
+// the last tenant that was served: unused service is not saved, and a present tenant that cannot
 // proceed (low priority, slow reader) gives others no advantage.
 #pragma once
 

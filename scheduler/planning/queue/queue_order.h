@@ -7,8 +7,8 @@
 // (early_abort.h).
 //
 // A request gets a credit each time a request that was due later is admitted (dLoRA's limit on the
-// delay by clustering). With enough credits it is no longer overtaken by requests due later. Turns
-// of tenants ensure fairness and are not limited by credits.
+// delay by clustering). With enough credits it is no longer overtaken by requests due later.
+// Credits do not limit the order of tenants, which ensures fairness.
 #pragma once
 
 #include <cstddef>

@@ -29,7 +29,7 @@ MachineMap four_nodes() {
   return *read_machine(options);
 }
 
-// An engine on node 1 (cpus 4 to 7) whose workers are all where they belong.
+// An engine on node 1 (cpus 4 to 7) with all workers in the right places.
 ObservedEngine healthy() {
   ObservedEngine engine;
   engine.info.pid = 100;
@@ -77,7 +77,7 @@ TEST(Placement, FindsAWorkerThatMayRunElsewhere) {
   EXPECT_EQ(drift[0].remedy, "taskset -cp 6 200");
 }
 
-// A remedy has to be possible: taskset cannot bind to what a cpuset has taken away.
+// Advice must be possible to follow: taskset cannot bind to a cpu that the cpuset has lost.
 TEST(Placement, DoesNotAdviseACpuThatTheEngineMayNotUseAnyMore) {
   ObservedEngine engine = healthy();
   engine.threads = {{100, {0, 1, 2, 3, 4, 5, 6}, 4}};
@@ -268,7 +268,7 @@ TEST(ProcessPlace, FindsThePagesOfAMapping) {
   EXPECT_EQ(count(*find_pages(region->data(), region->bytes(), 10)), 10U);
 }
 
-// An engine made of this process, and workers that are children doing nothing.
+// An engine that consists of this process, with idle child processes as its workers.
 class FakeEngine : public testing::Test {
  protected:
   void SetUp() override {
@@ -366,7 +366,7 @@ TEST_F(FakeEngine, ShowsWorkersThatAreMissingOrKilled) {
   EXPECT_THAT(found[0].what, HasSubstr("its seat is still taken"));
 }
 
-// An engine that is the first process of its own pid namespace, and has our /dev/shm.
+// The engine is the first process of its own pid namespace and shares our /dev/shm.
 TEST(Placement, DoesNotTakeAStrangerForAnEngineWithPidsOfItsOwn) {
   int ready[2];
   int stop[2];
@@ -380,7 +380,7 @@ TEST(Placement, DoesNotTakeAStrangerForAnEngineWithPidsOfItsOwn) {
     if (inner == 0) {
       const Result<ControlRegion> control = ControlRegion::create({});
       char word = control.ok() ? 'y' : 'n';
-      // Until the test closes its end.
+      // Waits until the test closes its end of the pipe.
       if (write(ready[1], &word, 1) == 1 && read(stop[0], &word, 1) == 0) unlink_own_shm_regions();
       _exit(0);
     }
@@ -407,7 +407,8 @@ TEST(Placement, DoesNotTakeAStrangerForAnEngineWithPidsOfItsOwn) {
 }
 
 TEST(Placement, KnowsNoEngineOfAnotherPid) {
-  // This process has no control region; a pid such as 1 may have one while other tests run.
+  // Uses its own pid, which has no control region; another test may have an engine as pid 1
+  // meanwhile.
   EXPECT_EQ(observe_engine(getpid()).status().code(), StatusCode::not_found);
 }
 

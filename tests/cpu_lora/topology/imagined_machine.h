@@ -13,15 +13,15 @@
 
 namespace tandem {
 
-// hwloc imagines symmetric machines only; these are of any shape. A node is its numbers of cores
-// and threads a core; two nodes a package.
+// hwloc can only make symmetric machines, so this makes machines of any shape. A node has a number
+// of cores and of threads per core; a package has two nodes.
 struct NodeShape {
   int cores = 0;
   int threads = 1;
   std::uint64_t memory = std::uint64_t{1} << 30;
 };
 
-// Siblings are numbered after all first threads, as Linux does.
+// Siblings are numbered after the first threads of all cores, as in Linux.
 inline MachineMap build(const std::vector<NodeShape>& shapes,
                         const std::vector<int>& gpu_nodes = {}) {
   MachineMap map;

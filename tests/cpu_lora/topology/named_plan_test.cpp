@@ -45,7 +45,7 @@ TEST(NamedPlan, CountsWhatWorkersHaveAsNoneOfTheEngines) {
 }
 
 TEST(NamedPlan, CountsSiblingsOfWorkersAsNoneOfTheEngines) {
-  // Two threads a core: cpus 2 and 3 are one.
+  // There are two threads per core: cpus 2 and 3 are on one core.
   const Result<PinPlan> made = named_plan(two_nodes({}, "node:1 core:4 pu:2"), {2}, {0, 3, 4});
   ASSERT_TRUE(made) << made.status().message();
   EXPECT_THAT(made->engine_cpus, ElementsAre(0, 4));

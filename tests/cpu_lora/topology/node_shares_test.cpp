@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// As on a board of eight GPUs, four at each of two nodes.
+// A board with eight GPUs, four on each of two nodes.
 TEST(NodeShares, GivesGpusThatShareANodeAPartEach) {
   const MachineMap map = build({{56}, {56}}, {0, 0, 0, 0, 1, 1, 1, 1});
   std::set<int> taken;

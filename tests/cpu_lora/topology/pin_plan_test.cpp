@@ -193,7 +193,7 @@ TEST(PinPlan, HasWorkersNearEachOfTheGpusThatShareAModel) {
   EXPECT_EQ(made.workers[1].node, 1);
   EXPECT_THAT(made.workers[1].cpus, ElementsAre(13, 14, 15));
   EXPECT_THAT(made.notes, IsEmpty());
-  options.workers = 11;  // more than the first node has beside the engine
+  options.workers = 11;  // more than the first node has besides the engine's cores
   const PinPlan more = plan(map, options);
   EXPECT_THAT(more.workers[0].cpus, SizeIs(4));
   EXPECT_THAT(more.workers[1].cpus, SizeIs(7));
@@ -235,7 +235,7 @@ TEST(PinPlan, SpreadsWorkersOverTheNodesOfTwoGpusOfARecordedMachine) {
   EXPECT_THAT(nodes, ElementsAre(first, second));
 }
 
-// Whatever the machine and the wishes are, the rules of the header hold.
+// The rules in the header hold for any machine and any wishes.
 TEST(PinPlan, KeepsItsRulesOnRandomMachines) {
   const std::uint64_t seed = test_seed();
   std::mt19937_64 random(seed);
@@ -294,7 +294,7 @@ TEST(PinPlan, KeepsItsRulesOnRandomMachines) {
 
     const Result<PinPlan> made = plan_pinning(map, options);
     if (!made) {
-      // Then there is no core for the engine: all allowed ones are of cores with isolated threads.
+      // No plan means that no core is left for the engine: all allowed ones have isolated threads.
       EXPECT_EQ(made.status().code(), StatusCode::unavailable) << made.status().message();
       std::set<int> isolated_cores;
       for (const int cpu : isolated) isolated_cores.insert(core_of[cpu]);
@@ -339,7 +339,7 @@ TEST(PinPlan, KeepsItsRulesOnRandomMachines) {
     if (!options.all_nodes) {
       for (const int node : worker_nodes) EXPECT_TRUE(near.count(node)) << node;
     }
-    // Counts are kept, or a note says why not.
+    // The requested numbers are met, or a note gives the reason.
     const auto told = [&](const char* what) {
       return std::any_of(made->notes.begin(), made->notes.end(), [&](const std::string& note) {
         return note.find(what) != std::string::npos;
@@ -349,7 +349,7 @@ TEST(PinPlan, KeepsItsRulesOnRandomMachines) {
       EXPECT_LE(workers.size(), static_cast<std::size_t>(options.workers));
       if (workers.size() < static_cast<std::size_t>(options.workers)) {
         EXPECT_TRUE(told("workers are asked for"));
-        // And then none is idle that they might have had.
+        // If workers are missing, no core that they could have had is idle.
         for (const int cpu : allowed) {
           if (cpus.count(cpu) || (!options.smt && cores.count(core_of[cpu]))) continue;
           EXPECT_TRUE(!options.all_nodes && near.count(node_of[cpu]) == 0) << cpu << " is idle";
@@ -364,7 +364,7 @@ TEST(PinPlan, KeepsItsRulesOnRandomMachines) {
         EXPECT_TRUE(told("asked for the engine"));
       }
     }
-    // Near the GPU, unless a note says why not.
+    // The plan is near the GPU, or a note gives the reason.
     if (!made->gpus.empty() && options.node < 0 && made->notes.empty()) {
       EXPECT_EQ(made->node, gpu_nodes.front());
     }

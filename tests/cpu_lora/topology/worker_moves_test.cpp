@@ -21,7 +21,7 @@ TEST(WorkerMoves, LeavesWorkersWhereTheyMayStay) {
 TEST(WorkerMoves, GivesThoseWhoseCoreIsGoneTheLastOnesOfTheirNodeThatNobodyHas) {
   MachineMap map = build({{8, 2}, {4, 2}});
   bar(map, {6, 18, 7, 19});
-  // 17 is the sibling of 5, which another engine has.
+  // Cpu 17 is the sibling of 5, and another engine has claimed it.
   const std::vector<CoreClaim> claims = {{"another", {17}, {}}};
   EXPECT_THAT(move_workers(map, {{0, {6, 7, 4}}}, {0, 1}, claims),
               ElementsAre(ElementsAre(3, 2, 4)));

@@ -1,4 +1,4 @@
-// A group's job with weights and rows of random numbers, and what its delta must be.
+// A group's job with random weights and rows, and its expected delta.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ struct DeltaSizes {
   std::vector<std::uint32_t> outs = {64};
 };
 
-// In double, from the values as rounded to the dtype.
+// The expected values are computed in double from inputs rounded to the dtype.
 class DeltaCase {
  public:
   DeltaCase(const DeltaSizes& sizes, DType dtype, unsigned seed)
@@ -59,8 +59,8 @@ class DeltaCase {
   std::vector<std::byte> x() const { return stored(x_); }
   DType dtype() const { return dtype_; }
 
-  // The first thing wrong with y [rows, out] of bytes, the columns of modules that are not adapted
-  // being `poison`; empty: nothing.
+  // Returns the first error in the bytes of y [rows, out], or an empty text. The columns of modules
+  // that are not adapted must still be `poison`.
   std::string check_y(const std::byte* y, std::byte poison) const {
     for (std::uint32_t m = 0; m < job_.num_modules; ++m) {
       const JobMatrix& matrix = job_.modules[m];
@@ -88,7 +88,7 @@ class DeltaCase {
           }
           float got = 0;
           convert(dtype_, y + at, DType::f32, &got, 1);
-          // v and y are rounded to the dtype once each.
+          // v and y are each rounded to the dtype once.
           const double bound = (size + std::abs(sum)) * epsilon() + 1e-4 * size + 1e-6;
           if (!(std::abs(got - sum) <= bound)) {
             return fmt::format("row {} column {} of module {}: {} instead of {} +- {}", t, o, m,

@@ -18,10 +18,10 @@ namespace {
 
 constexpr std::byte kPoison{0xff};  // a NaN in every dtype
 
-// The loops in double that judge are slow under a sanitizer.
+// The reference loops in double are slow under a sanitizer.
 const bool kSanitized = sanitized();
 
-// All workers' shares one after another; v and y as the mailbox would have them.
+// Runs the shares of all workers one after another, with v and y as in the mailbox.
 struct DeltaRun {
   std::vector<float> v;
   std::vector<std::byte> y;
@@ -153,7 +153,7 @@ TEST(Delta, IsTheSameWithAndWithoutVectorInstructions) {
   const std::size_t bytes = plain->packed_bytes(45, 77);
   EXPECT_EQ(std::memcmp(memory[0].get(bytes), memory[1].get(bytes), bytes), 0);
   EXPECT_EQ(std::memcmp(y[0].data(), y[1].data(), y[0].size() * 2), 0);
-  // Sums of planes, too.
+  // Checks sums of planes, too.
   std::vector<float> planes(3 * 64);
   for (std::size_t i = 0; i < planes.size(); ++i) planes[i] = static_cast<float>(i) / 7;
   std::vector<bf16> sums[2] = {std::vector<bf16>(64), std::vector<bf16>(64)};
@@ -163,7 +163,8 @@ TEST(Delta, IsTheSameWithAndWithoutVectorInstructions) {
 }
 
 TEST(Delta, LeavesNoNumberBeyondARowOfXUsed) {
-  // The columns beyond a share's part of x may hold infinities, which zeros do not cancel.
+  // Columns outside a share's part of x may hold infinities, which a product with zero would not
+  // cancel.
   const DeltaCase it({16, 40, {16}, {32}}, DType::bf16, 9);
   const GroupJob job = it.job(1, JobSplit::columns);
   const auto product = make_emulated_amx_product(false);

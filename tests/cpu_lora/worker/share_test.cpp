@@ -36,16 +36,16 @@ std::vector<int> worker_slots_of(std::uint64_t mask) {
   return worker_slots;
 }
 
-// Every product of v, every element of y and every sum belongs to exactly one worker, and peers are
-// those who write what a worker reads.
+// Checks that every product of v, every element of y and every sum belongs to exactly one worker,
+// and that a worker's peers are those that write what it reads.
 void check_shares(const GroupJob& job, const JobTerms& terms) {
   const DType dtype = terms.dtype;
   std::vector<Share> shares;
   const std::vector<int> worker_slots = worker_slots_of(job.workers);
   for (const int worker_slot : worker_slots) shares.push_back(share_of(job, worker_slot, terms));
 
-  std::vector<std::vector<int>> v(job.num_modules);  // [rows, rank, in], how often multiplied
-  std::vector<std::vector<int>> y(job.num_modules);  // [rows, out], how often written
+  std::vector<std::vector<int>> v(job.num_modules);  // [rows, rank, in]: number of multiplications
+  std::vector<std::vector<int>> y(job.num_modules);  // [rows, out]: number of writes
   std::vector<int> sums(std::size_t{job.rows} * job.rank_columns);
   for (std::uint32_t m = 0; m < job.num_modules; ++m) {
     v[m].resize(std::size_t{job.rows} * job.modules[m].rank * job.in);
@@ -120,7 +120,7 @@ void check_shares(const GroupJob& job, const JobTerms& terms) {
   }
   if (by_tokens) return;
   for (const int times : sums) ASSERT_EQ(times, 1);
-  // Every plane of a stripe has been written by somebody.
+  // Every plane of a stripe is written by some worker.
   std::size_t all = 0;
   for (const Stripe& stripe : shares.front().stripes_of_all()) all += stripe.num_planes;
   EXPECT_EQ(planes.size(), all);
@@ -170,7 +170,7 @@ TEST(Share, CoversEverythingOnceForShapesAndWeightsOfAnyKind) {
   }
 }
 
-// A layer's q, k and v for twelve workers.
+// Makes a job for a layer's q, k and v with twelve workers.
 GroupJob qkv_job(std::uint32_t rank) {
   return make_job(64, 4096, {rank, rank, rank}, {4096, 4096, 4096}, 0xfff, JobSplit::columns);
 }
@@ -214,12 +214,12 @@ TEST(Share, GivesASlowWorkerLessOfBothProductsAndAllOthersAsMuchMore) {
     }
     for (std::uint32_t i = 0; i < share.num_expands; ++i) expand += share.expands[i].num_columns;
     const double part = (worker_slot == 3 ? 0.5 : 1) / 11.5;
-    // In grains, of which an even part has ten.
+    // Shares are rounded to grains; an equal share has ten.
     EXPECT_NEAR(static_cast<double>(shrink), part * 192 * 4096, 0.08 / 12 * 192 * 4096)
         << worker_slot;
     EXPECT_NEAR(static_cast<double>(expand), part * 12288, 32) << worker_slot;
     EXPECT_NEAR(share.part, part * kWholeJob, 0.05 / 12 * kWholeJob) << worker_slot;
-    EXPECT_LE(share.most_planes, 4U);  // of the stripe that the slow one shares
+    EXPECT_LE(share.most_planes, 4U);  // in the stripe that the slow worker shares
   }
 }
 

@@ -1,4 +1,4 @@
-// Worker loops in threads; the test is the engine and the device.
+// Runs worker loops in threads; the test plays the engine and the device.
 #include "cpu_lora/worker/worker_loop.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// False: it did not become true within half a minute, which no working machine takes.
+// Returns false if the condition is not true within half a minute, far longer than needed.
 template <typename Condition>
 bool comes_true(Condition condition) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
@@ -47,7 +47,7 @@ class WorkerThread {
   void engine_dies() { alive_.store(false); }
   void join() {
     if (thread_.joinable()) thread_.join();
-    loop_ = Status(StatusCode::cancelled, "ended");  // and leaves its worker slot
+    loop_ = Status(StatusCode::cancelled, "ended");  // leaves the worker slot
   }
 
  private:
@@ -71,7 +71,7 @@ class WorkerLoopTest : public testing::Test {
       EXPECT_EQ(mailbox_->worker_slot(worker_slot).pid.load(), 0U);
   }
 
-  // Peers are waited for as long as a loaded machine may take to run them.
+  // Long, because a loaded machine may delay the peers.
   static constexpr double kPatientMs = 20000;
 
   void start_workers(int count, WorkerLoopOptions options = {.peer_ms = kPatientMs}) {
@@ -151,7 +151,7 @@ TEST_F(WorkerLoopTest, AnswersJobsInTheirOrderBySharing) {
   EXPECT_EQ(mailbox_->worker_slot(0).jobs.load(), 20U);
   EXPECT_EQ(mailbox_->worker_slot(1).jobs.load(), 40U);
   EXPECT_GT(mailbox_->worker_slot(1).busy_ns.load(), 0U);
-  // Of 6 of the 10 jobs by columns both products were asked for.
+  // Six of the ten jobs that were split by columns needed both products.
   std::uint64_t parts = 0;
   for (const int worker_slot : {0, 1}) {
     parts += mailbox_->worker_slot(worker_slot).shared_parts.load();
@@ -190,15 +190,15 @@ TEST_F(WorkerLoopTest, GivesUpJobsThatAreOverByAHigherDoorbellOrByWord) {
   start_workers(2);
   const GroupJob it = job(0x3);
   for (std::uint64_t n = 1; n <= 3; ++n) publish_job(*mailbox_, n, &it, 1);
-  offer(2, it, Ticket::cpu);  // 1 never rang
+  offer(2, it, Ticket::cpu);  // job 1 never rang
   ASSERT_TRUE(answered(2, it));
   EXPECT_EQ(check_y(it), "");
   publish_job(*mailbox_, 4, &it, 1);
-  retire_before(*mailbox_, 4);  // nor 3
+  retire_before(*mailbox_, 4);  // nor did job 3
   offer(4, it, Ticket::cpu);
   ASSERT_TRUE(answered(4, it));
   EXPECT_TRUE(nobody_answered(1, it) && nobody_answered(3, it));
-  // Nor 5, whose place in the ring another job takes.
+  // Job 5 never rings either, and another job takes its place in the ring.
   publish_job(*mailbox_, 5, &it, 1);
   publish_job(*mailbox_, 5 + kNumJobs, &it, 1);
   offer(5 + kNumJobs, it, Ticket::cpu);
@@ -213,9 +213,9 @@ TEST_F(WorkerLoopTest, GivesUpOnAPeerThatNeverComes) {
   offer(1, it, Ticket::cpu);
   EXPECT_TRUE(left_behind(1, 0x1));
   EXPECT_NE(mailbox_->worker_slot(0).done[0].load(), 1U);
-  // Garbage of a peer is a peer that never comes.
+  // Garbage written by a peer counts like a peer that never comes.
   mailbox_->worker_slot(1).shrunk[0].store(0xdeadbeefdeadbeef);
-  WorkerSlotWeights uneven = kEvenWeights;  // so that both have parts of one sum
+  WorkerSlotWeights uneven = kEvenWeights;  // so that both workers have parts of one sum
   uneven[0] = 2 * kEvenWeight;
   publish_job(*mailbox_, 2, &it, 1, uneven);
   offer(2, it, Ticket::cpu_xa);
@@ -282,12 +282,12 @@ TEST_F(WorkerLoopTest, SleepsWithoutJobsAndWakesForOne) {
   }
 }
 
-// Who wakes it says that a job is about to come: it is awake then.
+// Waking a worker announces a job, so it stays awake for a while.
 TEST_F(WorkerLoopTest, StaysAwakeForAWhileWhenItIsWokenWithoutAJob) {
   start_workers(1, {.spin_ms = 300, .peer_ms = kPatientMs});
   const auto sleeps = [&] { return mailbox_->worker_slot(0).state == WorkerSlotState::sleeping; };
   ASSERT_TRUE(comes_true(sleeps));
-  // Whoever wakes by himself, now and then, is awake for microseconds.
+  // A worker that wakes by itself, as it does now and then, is awake only for microseconds.
   EXPECT_TRUE(comes_true([&] {
     wake_workers(*mailbox_);
     while (sleeps()) std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -323,11 +323,11 @@ TEST_F(WorkerLoopTest, BeatsInEveryWait) {
     return comes_true(
         [&] { return mailbox_->worker_slot(worker_slot).heartbeat.load() > before + 1; });
   };
-  EXPECT_TRUE(beats(0));  // asleep
+  EXPECT_TRUE(beats(0));  // while asleep
   const GroupJob it = job(0x1);
   publish_job(*mailbox_, 1, &it, 1);
   wake_workers(*mailbox_);
-  EXPECT_TRUE(beats(0));  // waiting for its doorbell
+  EXPECT_TRUE(beats(0));  // while waiting for its doorbell
 }
 
 TEST_F(WorkerLoopTest, SaysAgainThatItWorksWhereSomebodyElseHasWrittenOverIt) {
@@ -341,7 +341,7 @@ TEST_F(WorkerLoopTest, SaysAgainThatItWorksWhereSomebodyElseHasWrittenOverIt) {
 TEST_F(WorkerLoopTest, EndsWhenToldAndWhenTheEngineIsGone) {
   start_workers(2, {.spin_ms = 0, .peer_ms = kPatientMs});
   const GroupJob it = job(0x3);
-  publish_job(*mailbox_, 1, &it, 1);  // both wait for a doorbell
+  publish_job(*mailbox_, 1, &it, 1);  // both workers wait for a doorbell
   workers_[0]->engine_dies();
   workers_[0]->join();
   EXPECT_EQ(mailbox_->worker_slot(0).pid.load(), 0U);
@@ -356,7 +356,7 @@ TEST_F(WorkerLoopTest, EndsWhenItsWorkerSlotNamesAnotherProcess) {
   mailbox_->worker_slot(0).pid = 4711;
   mailbox_->worker_slot(1).pid = 0;
   for (const auto& worker : workers_) worker->join();
-  EXPECT_EQ(mailbox_->worker_slot(0).pid.load(), 4711U);  // whoever it is keeps it
+  EXPECT_EQ(mailbox_->worker_slot(0).pid.load(), 4711U);  // the slot's owner keeps it
   mailbox_->worker_slot(0).pid = 0;
 }
 

@@ -1,5 +1,5 @@
-// An engine that is nothing but a pool of workers: fake_engine WORKER_PROGRAM FILE. Writes the pids
-// of its workers, which never end by themselves, into FILE and waits to be killed.
+// An engine that only has a pool of workers: fake_engine WORKER_PROGRAM FILE. Writes the pids of
+// its workers, which never end by themselves, to FILE, and waits to be killed.
 #include <unistd.h>
 
 #include <filesystem>

@@ -1,15 +1,15 @@
 // Stands in for `tandem worker`: takes its worker slot and behaves as the name of its arena says,
-// which is no region here but "BEHAVIOUR" or "SEAT=BEHAVIOUR,SEAT=BEHAVIOUR": unnamed worker_slots
-// are "good".
+// which names no region here but is "BEHAVIOUR" or "SEAT=BEHAVIOUR,SEAT=BEHAVIOUR"; worker slots
+// that are not named are "good".
 //
-//   good      beats, leaves every job behind, ends when it is told to or its engine is gone
-//   exit-3    ends at once
-//   brief     works for a moment, then ends with 4
-//   mute      works without a heartbeat
-//   unready   takes its worker slot and never says that it works
-//   behind    never makes progress
-//   deaf      good, but never ends by itself
-//   squatter  good for a moment, then writes a pid that is nobody's into its worker slot
+//  good      beats, leaves every job behind, ends when asked or when its engine is gone
+//  exit-3    ends at once
+//  brief     works for a moment, then ends with 4
+//  mute      works without a heartbeat
+//  unready   takes its worker slot and never says that it works
+//  behind    never makes progress
+//  deaf      good, but never ends by itself
+//  squatter  good for a moment, then writes a pid without a process into its worker slot
 #include <unistd.h>
 
 #include <chrono>

@@ -43,7 +43,7 @@ bool wait_for_end(ChildProcess& child) {
   return child.has_ended();
 }
 
-// What a script wrote, once it has ended.
+// Returns the output of a script after its end.
 std::string output_of(const std::string& script) {
   const testing::TempDir dir;
   const std::string file = dir.path() / "output";

@@ -1,4 +1,4 @@
-// The pool with real processes (fake_worker.cpp), which die in every way there is.
+// Tests the pool with real processes (fake_worker.cpp), which die in all possible ways.
 #include "cpu_lora/worker_pool/worker_pool.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// A sanitizer on a busy machine needs its time; what is tested is never the limit.
+// Long, because a sanitizer on a busy machine is slow; no test is about this limit.
 constexpr double kLongS = 60;
 
 bool eventually(const std::function<bool()>& happens) {
@@ -85,7 +85,7 @@ class WorkerPoolTest : public ::testing::Test {
 
   bool is_live(int worker_slot) const { return (pool_->live(0) >> worker_slot & 1) != 0; }
 
-  // Another one has come in the place of `pid`.
+  // True once another worker has replaced `pid`.
   bool is_replaced(int worker_slot, pid_t pid) {
     return eventually([&] {
       const WorkerStatus now = worker(worker_slot);
@@ -93,7 +93,7 @@ class WorkerPoolTest : public ::testing::Test {
     });
   }
 
-  // Not a child of the pool, as `tandem pin apply` starts them.
+  // Starts a worker that is not a child of the pool, as `tandem pin apply` does.
   ChildProcess start_foreign(int worker_slot, const std::string& behaviour) {
     auto child = ChildProcess::start(
         {.program = FAKE_WORKER,
@@ -129,7 +129,7 @@ TEST_F(WorkerPoolTest, StartsAWorkerForEachCoreThatIsNamed) {
   }
 }
 
-// As when a container's cpuset is made smaller, and larger again.
+// A container's cpuset may shrink, and grow again.
 TEST_F(WorkerPoolTest, MovesWorkersWhoseCoresAreTakenAway) {
   std::atomic<int> stage = 0;
   const std::vector<std::vector<int>> allowed = {{4, 7}, {4, 5}, {4}, {4, 6}};
@@ -241,7 +241,7 @@ TEST_F(WorkerPoolTest, LeavesOutAWorkerThatKeepsDying) {
   options_.max_deaths = 5;
   start("0=exit-3");
   EXPECT_TRUE(eventually([&] { return worker(0).left_out; }));
-  EXPECT_TRUE(pool_->wait_until_live(kLongS));  // of those that should run
+  EXPECT_TRUE(pool_->wait_until_live(kLongS));  // counts the workers that should run
   EXPECT_EQ(pool_->live(0), 0b10U);
   EXPECT_EQ(worker(0).restarts, 4U);
   EXPECT_EQ(worker(0).last_end, "exit status 3");
@@ -309,7 +309,7 @@ TEST_F(WorkerPoolTest, TakesAWorkerSlotAwayFromAPidThatIsNoWorker) {
   mailbox_->worker_slot(2).pid.store(static_cast<std::uint32_t>(sleeper->pid()));
   start();
   EXPECT_TRUE(eventually([&] { return mailbox_->worker_slot(2).pid.load() == 0; }));
-  EXPECT_FALSE(sleeper->has_ended());  // it was no worker: it is left alone
+  EXPECT_FALSE(sleeper->has_ended());  // it was no worker and must not be killed
 }
 
 TEST_F(WorkerPoolTest, TakesAWorkerSlotAwayFromOtherWorkerSlotsWorkersAndFromItself) {
@@ -320,7 +320,7 @@ TEST_F(WorkerPoolTest, TakesAWorkerSlotAwayFromOtherWorkerSlotsWorkersAndFromIts
     const std::uint64_t sequence = mailbox_->inbox().published.load() + 1;
     publish(sequence);
     ASSERT_TRUE(eventually([&] { return quiet(*mailbox_, 0b11, sequence); }));
-    pool_->clear(0, sequence);  // its progress is overdue, and nobody is killed for it
+    pool_->clear(0, sequence);  // progress is overdue, but no worker is killed for it
     EXPECT_TRUE(eventually([&] { return mailbox_->worker_slot(2).pid.load() == 0; }));
   }
   EXPECT_EQ(worker(0).pid, good);
@@ -380,7 +380,7 @@ TEST_F(WorkerPoolTest, ClearsAStoppedWorkerLongBeforeItsHeartbeatIsMissed) {
   const pid_t pid = worker(0).pid;
   ASSERT_EQ(::kill(pid, SIGSTOP), 0);
   int status = 0;
-  ASSERT_EQ(::waitpid(pid, &status, WUNTRACED), pid);  // it really stands still
+  ASSERT_EQ(::waitpid(pid, &status, WUNTRACED), pid);  // it has really stopped
   publish(1);
   pool_->clear(0, 1);
   EXPECT_TRUE(eventually([&] { return quiet(*mailbox_, 0b11, 1); }));
@@ -452,7 +452,7 @@ TEST_F(WorkerPoolTest, EndsWhileItsWorkersAreStarting) {
   start();
   pool_.reset();
   EXPECT_EQ(mailbox_->worker_slot(0).pid.load(), 0U);
-  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);  // no child at all
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);  // there is no child
 }
 
 // The logger and the workers both write to standard error.
@@ -491,7 +491,7 @@ TEST_F(WorkerPoolTest, StartsAgainOnTheMailboxOfAnEarlierPool) {
 }
 
 TEST(WorkerPoolOfAKilledEngine, LeavesNoOrphanBehind) {
-  // Orphans become children of this process, which then sees how they end.
+  // This process becomes the parent of orphans, so that it sees how they end.
   ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
   const testing::TempDir dir;
   const std::string file = dir.path() / "pids";

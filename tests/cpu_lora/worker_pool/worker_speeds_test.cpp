@@ -13,10 +13,10 @@ using ::testing::Each;
 class WorkerSpeedsTest : public ::testing::Test {
  protected:
   static constexpr int kWorkerSlots = 4;
-  using Times = std::array<double, kWorkerSlots>;  // how many times as long; 0: takes no part
+  using Times = std::array<double, kWorkerSlots>;  // factor of each worker's time; 0: takes no part
 
-  // As if the workers had computed so many jobs, by the weights there are, that take all of them
-  // together so long.
+  // Pretends that the workers have computed `jobs` jobs divided by the present weights. A job takes
+  // all workers together `job_us`.
   void compute(int jobs, const Times& times, double job_us = 160) {
     double sum = 0;
     for (std::size_t i = 0; i < kWorkerSlots; ++i) {
@@ -69,7 +69,7 @@ TEST_F(WorkerSpeedsTest, WaitUntilThereIsEnoughToCompare) {
   compute(WorkerSpeeds::kFewestJobs - 1, {1, 1, 1, 3});
   speeds_.look(mailbox_);
   EXPECT_THAT(speeds_.weights(), Each(kEvenWeight));
-  compute(1, {1, 1, 1, 3});  // together with those before
+  compute(1, {1, 1, 1, 3});  // counts together with the earlier ones
   speeds_.look(mailbox_);
   EXPECT_LT(weight(3), 0.9);
 }
@@ -77,7 +77,7 @@ TEST_F(WorkerSpeedsTest, WaitUntilThereIsEnoughToCompare) {
 TEST_F(WorkerSpeedsTest, CompareOnlyThoseWhoHadTheSameJobs) {
   steps(6, {1, 1, 2, 2});
   const WorkerSlotWeights before = speeds_.weights();
-  // Two are left out of long jobs, as while an adapter is being read.
+  // Two workers are left out of long jobs, as while an adapter is being read.
   for (int i = 0; i < 6; ++i) {
     compute(32, {1, 1, 0, 0}, 2000);
     if (i == 2) compute(8, {1, 1, 1, 1});
@@ -86,7 +86,7 @@ TEST_F(WorkerSpeedsTest, CompareOnlyThoseWhoHadTheSameJobs) {
   EXPECT_EQ(speeds_.weights(), before);
   steps(6, {1, 1, 1, 1});
   EXPECT_THAT(speeds_.weights(), Each(kEvenWeight));
-  steps(6, {1, 0, 0, 0});  // nobody to compare with
+  steps(6, {1, 0, 0, 0});  // no other worker to compare with
   EXPECT_THAT(speeds_.weights(), Each(kEvenWeight));
 }
 

@@ -18,7 +18,7 @@ class WorkerWakesTest : public ::testing::Test {
   void sleep(std::initializer_list<int> worker_slots) {
     for (const int i : worker_slots) mailbox_.worker_slot(i).state = WorkerSlotState::sleeping;
   }
-  // It says so; `lies_us`: and is wrong by so much.
+  // The worker reports that it is awake; `lies_us`: error of the reported time.
   void awake(int worker_slot, std::int64_t lies_us = 0) {
     const std::chrono::nanoseconds at = (now_ + microseconds(lies_us)).time_since_epoch();
     mailbox_.worker_slot(worker_slot).woke_ns = static_cast<std::uint64_t>(at.count());
@@ -30,7 +30,7 @@ class WorkerWakesTest : public ::testing::Test {
     wakes_.look(mailbox_, now_);
   }
   double awake_in() const { return wakes_.awake_in(sleepers(mailbox_), now_); }
-  // Both of the first two sleep and are woken: one wakes after `first_us`, the other after
+  // The first two workers sleep and are woken: one wakes after `first_us`, the other after
   // `last_us`.
   void wake_after(int first_us, int last_us) {
     sleep({0, 1});
@@ -113,7 +113,7 @@ TEST_F(WorkerWakesTest, AreDrowsyForAWhile) {
   EXPECT_EQ(drowsy_for(), 0) << "nor was there anybody to wake";
   sleep({0, 1});
   EXPECT_DOUBLE_EQ(drowsy_for(), WorkerWakes::kDrowsyS) << "if they are woken now";
-  wake(0);  // whatever is learnt of it
+  wake(0);  // whatever was learned of it
   pass(100);
   EXPECT_DOUBLE_EQ(drowsy_for(), WorkerWakes::kDrowsyS) << "they sleep still";
   awake(0), awake(1);

@@ -1,4 +1,4 @@
-// What a process may still do once it is confined, tried in children of this one.
+// Tests in child processes what a confined process may still do.
 #include "cpu_lora/worker_process/confine.h"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@
 namespace tandem {
 namespace {
 
-// The exit status of a confined child that runs `body`; 99: it could not be confined.
+// Returns the exit status of a confined child that runs `body`; 99: it could not be confined.
 int confined(const std::function<int()>& body, const Confinement& keeps = {}) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -99,7 +99,7 @@ TEST(Confine, BoundsThePrivateMemoryThatMayStillBeTaken) {
   EXPECT_EQ(confined(takes(64 * kMb)), 0);
 }
 
-// Everything a worker does after it is confined: sleep, wake, compile products, allocate.
+// A confined worker can do everything it has to: sleep, wake, compile products, allocate.
 TEST(Confine, LeavesAWorkerAllItNeeds) {
   auto mailbox = Mailbox::create({DType::f32, 2, 64, 1024, 256, 64}, -1);
   ASSERT_TRUE(mailbox.ok()) << mailbox.status().message();
@@ -153,7 +153,7 @@ TEST(EngineWatch, SeesTheEndOfAProcess) {
   ::kill(child, SIGKILL);
   siginfo_t ended = {};
   ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);
-  EXPECT_FALSE(watch->alive());  // though nobody has collected it yet
+  EXPECT_FALSE(watch->alive());  // even before it is reaped
   ::waitpid(child, nullptr, 0);
   EXPECT_EQ(EngineWatch::open(child).status().code(), StatusCode::unavailable);
 }

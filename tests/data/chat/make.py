@@ -67,7 +67,7 @@ REASON = {"role": "assistant", "content": "<think>\nfirst this\n</think>\n\nThen
 PARTS = {"role": "user", "content": [{"type": "text", "text": "look"}, {"type": "image"},
                                      {"type": "text", "text": "closely"}]}
 
-# Whole templates in the manner of the families.
+# Complete templates in the style of each family.
 CHATML = """{% for message in messages %}
 {{- '<|im_start|>' + message['role'] + '\\n' + message['content'] | trim + '<|im_end|>' }}
 {% endfor %}
@@ -280,7 +280,7 @@ for chat in ([USER], CHAT, CHAT[1:], [USER, REASON], [USER, REASON, USER], TOOLS
         for extra in ({}, {"tools": [TOOL, TOOL]}, {"enable_thinking": False}):
             FULL.append(dict(M, messages=chat, add_generation_prompt=prompt, **extra))
 
-# One feature each; `v` below are the variables.
+# Templates with one feature each, and their variables.
 V = {"a": 1, "b": 2.5, "s": "Hello World", "e": "", "n": None, "t": True, "l": [3, 1, 2], "d": {"x": 1, "y": [1, 2], "items": 5},
      "u": "h\u00e9llo \u4e16\u754c \U0001f600", "words": ["b", "A", "c", "a"], "ms": CHAT, "tools": [TOOL],
      "p": [{"n": "x", "v": 1}, {"n": "y", "v": 3}, {"n": "z"}], "html": "<a href='x'>\"&\"</a>", "nested": {"k": {"z": [{"q": 7}]}},
@@ -421,7 +421,7 @@ def cases():
             [("schema", SCHEMA, TOOLS)]):
         yield name, template, variables
     for line in SMALL.strip("\n").split("\n"):
-        # Lines stand for templates; \\ in them is one backslash already.
+        # Each line is a template; \\ in it is already a single backslash.
         yield "small", line, V
     multi = [
         "{% if a %}\n  yes\n{% endif %}\nafter\n", "  {%- if a %}\n  yes\n  {%- endif %}\n\nafter\n\n",

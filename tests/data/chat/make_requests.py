@@ -20,7 +20,7 @@ import make
 
 HERE = pathlib.Path(__file__).parent
 
-# Instructions for tools in the system turn, calls in tags, parts of contents, all of the loop's controls.
+# Has tool instructions in the system message, calls in tags, content parts, and all loop controls.
 HERMES = """{{- bos_token }}
 {%- macro describe(tool) %}
 {%- set f = tool.function if tool.function is defined else tool %}
@@ -51,7 +51,7 @@ HERMES = """{{- bos_token }}
 {%- if documents %}{% for d in documents %}{{ d | tojson }}{% endfor %}{% endif %}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% if enable_thinking is defined and enable_thinking is false %}{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}{% endif %}
 {{- users | length }}"""
-# Prints everything it is given.
+# Prints all of its input.
 MIRROR = """{# content, which transformers looks for #}{{ messages | tojson }}
 {{ tools | tojson(indent=4) if tools is defined else 'undefined' }} {{ documents }}
 {{ bos_token }}{{ eos_token }} {{ add_generation_prompt }} {{ extra | default('none') }} {{ date_string | default(strftime_now('%Y') | length) }}

@@ -1,5 +1,5 @@
-// Adapters that are served while they come: whatever becomes of who sends them, the text is that of
-// the adapter with the digest, or none.
+// Adapters are used while they arrive. Whatever the sender does, the text is that of the adapter
+// with the digest, or there is none.
 #include "tests/engine/adapters/arriving_adapters.h"
 #include "tests/support/skip_under_tsan.h"
 
@@ -34,7 +34,7 @@ TEST_F(ArrivingAdapters, AreComputedFromByWorkersBeforeTheLastByteHasCome) {
   EXPECT_EQ(engine_->adapter_store().early_arrivals(), 1U);
 }
 
-// Workers begin on the layers that have come, and the plan knows of the last.
+// Workers begin with the layers that have arrived, and the plan knows when the last is expected.
 TEST_F(ArrivingAdapters, ArePlannedWithAsLongAsTheRestIsExpectedToTake) {
   constexpr std::chrono::milliseconds kRest{50};
   Sender sender(right_, dir_.path() / "incoming");
@@ -42,8 +42,8 @@ TEST_F(ArrivingAdapters, ArePlannedWithAsLongAsTheRestIsExpectedToTake) {
   sender.send(sender.left() - 1);
   ASSERT_TRUE(wait_until_shown());
   const auto slow = engine_->adapter_store().find("a")->home().copy().reading;
-  // While the last layer may still come in time, like those before it, less and less is left; from
-  // then on more and more.
+  // The remaining time falls while the last layer may still be as fast as those before it, and
+  // rises once it is late.
   ASSERT_TRUE(wait_until([&] {
     const auto rest = slow->rest();
     return rest >= kRest && slow->rest() > rest;
@@ -57,7 +57,7 @@ TEST_F(ArrivingAdapters, ArePlannedWithAsLongAsTheRestIsExpectedToTake) {
   ASSERT_EQ(starts.size(), 1U);
   ASSERT_FALSE(starts[0].steps.empty());
   EXPECT_GE(starts[0].steps[0].planned_s, std::chrono::duration<double>(kRest).count());
-  // Where workers are slow the load comes first (g), but no step waited for it (w).
+  // With slow workers the load comes first (g), but no step has waited for it (w).
   EXPECT_THAT(starts[0].steps[0].who.front(), AnyOf('c', 'g')) << "workers had what had come";
 }
 
@@ -75,8 +75,8 @@ TEST_F(ArrivingAdapters, ComeFromAnotherWhereTheFirstDiesAfterItWasUsed) {
   EXPECT_GE(engine_->stats().replays, 1U);
 }
 
-// Silent between two bytes, the sender holds up the step that waits for the layer, and with it all
-// that are behind it: for the second that the rest may take, and no longer.
+// A sender that is silent between two bytes delays the step that waits for the layer and all steps
+// behind it, but for no longer than the second that the rest may take.
 TEST_F(ArrivingAdapters, HoldUpStepsForABoundedTimeWhereTheSenderIsSilent) {
   TANDEM_SKIP_UNDER_TSAN();
   expect(AdapterArrival::kLongestShown);
@@ -102,7 +102,7 @@ TEST_F(ArrivingAdapters, AreToldToBeLostWhereTheSenderStaysSilent) {
   Sender falls_silent(right_, dir_.path() / "incoming");
   auto reading = read(falls_silent);
   const auto generation = compute_from(falls_silent);
-  // The step has ended without the layer: its sequences are computed again when there is another.
+  // The step has ended without the layer: its sequences are computed again in a later step.
   EXPECT_TRUE(wait_until([&] { return engine_->stats().replays >= 1U; }));
   falls_silent.writing->end({StatusCode::unavailable, "it was silent for too long"});
   EXPECT_FALSE(reading.get().ok());
@@ -205,7 +205,7 @@ TEST_F(ArrivingAdapters, AreRefusedAtTheFirstDamageAndNeverShown) {
     EXPECT_THAT(refused.message(), HasSubstr(what));
     EXPECT_FALSE(shown_);
   }
-  // The last value of the last tensor: a NaN.
+  // Makes the last value of the last tensor a NaN.
   Sender sender(right_, dir_.path() / "nan");
   for (std::size_t i = 1; i <= 4; ++i) sender.change(sender.left() - i, '\x7f');
   sender.change(sender.left() - 2, '\xff');

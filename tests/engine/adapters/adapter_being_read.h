@@ -1,4 +1,4 @@
-// An adapter of which the test says what has been read, and the device that it is loaded to.
+// An adapter whose progress of being read the test controls, and the device that loads it.
 #pragma once
 
 #include <algorithm>
@@ -43,9 +43,9 @@ class AdapterBeingRead {
   }
   ~AdapterBeingRead() { end(); }  // before the device's stream is waited for
 
-  // It stands still until its next layer is expected to take so long, and longer from now on; what
-  // was expected of each then is returned. Not the rest as a whole: where those that are there took
-  // long to come, so do others, though the next may be due at once.
+  // Waits without progress until the next layer is expected to take at least `next_s`, with this
+  // time rising; returns the expected times of all layers. The rest as a whole is no measure: if
+  // the earlier layers took long, so do later ones, although the next may be due at once.
   std::vector<double> stand_still(double next_s) const {
     double last = next_of(reading->seconds_left());
     for (double now = last;; last = now) {

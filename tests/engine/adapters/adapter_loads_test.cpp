@@ -1,4 +1,4 @@
-// Adapters that come and go under load: the text is that of an engine that holds them all.
+// Adapters come and go under load: the text is that of an engine that holds all of them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ struct Served {
   std::unique_ptr<Engine> engine;
 };
 
-// Pages of an adapter of `rank` on the small model.
+// Returns the number of pages of an adapter of `rank` on the small model.
 std::int32_t pages_of(std::int32_t rank) {
   const PoolLayout layout = PoolLayout::of(kModel, DType::f32, 16);
   const Adapter adapter = make_dummy_adapter(kModel, DType::f32, rank, kModules, 0);
@@ -117,7 +117,7 @@ class AdapterLoads : public ::testing::TestWithParam<Setup> {};
 
 TEST_P(AdapterLoads, AnswerAsIfAllAdaptersHadAlwaysBeenThere) {
   constexpr unsigned kSeed = 20261120;
-  // A sanitizer spares the kernels and slows all that is around them.
+  // A sanitizer slows everything except the kernels.
   const int kRequests = sanitized() ? 40 : 80;
   SCOPED_TRACE(::testing::Message() << "seed " << kSeed);
   const std::vector<GenerationRequest> requests = random_requests(kSeed, kRequests);
@@ -126,7 +126,7 @@ TEST_P(AdapterLoads, AnswerAsIfAllAdaptersHadAlwaysBeenThere) {
   const auto expected = answers(*oracle.engine, requests);
   EXPECT_EQ(oracle.engine->stats().adapter_evictions, 0U);
 
-  // Room for the two largest and a little KV: a third of the adapters.
+  // Room for the two largest and a little KV, which is a third of the adapters.
   const std::int32_t few = 2 * pages_of(64) + 24;
   Served tight = serve(GetParam().mode, few, GetParam().link_gbps, GetParam().max_graph_batch);
   EXPECT_EQ(answers(*tight.engine, requests), expected);
@@ -144,7 +144,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& param) { return std::string(param.param.name); });
 
 TEST(AdapterLoad, DoesNotHoldUpOtherRequests) {
-  Served served = serve(AdapterMode::on_demand, 400, 0.001);  // for more than a second
+  Served served = serve(AdapterMode::on_demand, 400, 0.001);  // takes more than a second
   const auto cold = served.engine->submit(greedy({5, 6, 7}, 1, name_of(3))).value();  // rank 64
   EXPECT_EQ(run(*served.engine, greedy({8, 9}, 2))[0].tokens.size(), 2U);
   EXPECT_EQ(served.engine->adapter_store().find(name_of(3))->residency(), Residency::loading);
@@ -153,7 +153,7 @@ TEST(AdapterLoad, DoesNotHoldUpOtherRequests) {
   const auto warm = served.engine->submit(greedy({5, 6, 7}, 1, name_of(3))).value();
   collect(*warm);
   EXPECT_EQ(warm->stats().adapter_tier, "device");
-  const AdapterInfo info = served.engine->adapters()[5];  // by name: a0 a1 a10 a11 a2 a3
+  const AdapterInfo info = served.engine->adapters()[5];  // sorted by name: a0 a1 a10 a11 a2 a3
   EXPECT_EQ(info.name, name_of(3));
   EXPECT_EQ(info.tier, "device");
   EXPECT_EQ(info.hits, 1U);
@@ -162,7 +162,7 @@ TEST(AdapterLoad, DoesNotHoldUpOtherRequests) {
 
 TEST(AdapterLoad, GetsItsTurnThoughOthersNeverPause) {
   for (const AdapterMode mode : {AdapterMode::on_demand, AdapterMode::pipelined}) {
-    // Room for two of rank 64 (a3, a8); sequences of both run at all times.
+    // Room for two adapters of rank 64 (a3, a8); sequences of both run at all times.
     Served served = serve(mode, 2 * pages_of(64) + 40, 0);
     std::vector<std::unique_ptr<Generation>> hot;
     int submitted = 0;
@@ -212,7 +212,7 @@ TEST(AdapterUnload, AndReplacementWhileItLoadsLeaveItsRequestsAlone) {
   ASSERT_TRUE(within_ten_seconds([&] {
     return served.engine->adapter_store().find(name_of(3))->residency() != Residency::host;
   }));
-  // Other contents under the name, then none.
+  // The name first gets other contents, then none.
   Adapter other = make_dummy_adapter(kModel, DType::f32, 64, kModules, 999);
   ASSERT_TRUE(served.engine->adapter_store().add(name_of(3), std::move(other), true, false).ok());
   const auto second = served.engine->submit(request).value();
@@ -226,7 +226,7 @@ TEST(AdapterUnload, AndReplacementWhileItLoadsLeaveItsRequestsAlone) {
   EXPECT_TRUE(within_ten_seconds([&] { return served.engine->stats().pages_adapter == 0; }));
 }
 
-// The demo model, whose adapters have folders.
+// The demo model with adapters that have folders.
 class AdapterFolders : public ::testing::Test {
  protected:
   std::unique_ptr<TestEngine> make(EngineOptions options) {
@@ -240,7 +240,7 @@ class AdapterFolders : public ::testing::Test {
     }
     return engine;
   }
-  // Room for the largest (cheader) and hardly more: one falls out when another comes.
+  // Room for hardly more than the largest adapter (cheader): one falls out when another comes.
   static EngineOptions tight() {
     EngineOptions options = small_engine_options();
     const auto config = load_model_spec("data/demo-llama").value();
@@ -259,7 +259,7 @@ TEST_F(AdapterFolders, AreReadAgainWhenTheHostTierHasNoRoom) {
   auto engine = make(tight());
   std::vector<std::unique_ptr<Generation>> running;
   std::vector<GoldenCase> cases;
-  // A sanitizer spares the kernels and slows all that is around them.
+  // A sanitizer slows everything except the kernels.
   const std::size_t kLongest = sanitized() ? 16 : 60;
   for (const GoldenCase& golden : read_golden("data/golden.json")) {
     if (golden.prompt.size() > kLongest) continue;
@@ -286,7 +286,7 @@ TEST_F(AdapterFolders, ThatHaveChangedSinceAreRefusedUntilLoadedInPlace) {
     for (const AdapterInfo& info : engine->engine->adapters()) {
       if (info.name == "cheader" && info.tier == "disk") return true;
     }
-    // Whatever else is asked for pushes it out.
+    // Requests for another adapter push it out.
     run(*engine->engine, greedy({5, 6}, 1, "docstring"));
     return false;
   }));
@@ -323,7 +323,7 @@ TEST_F(AdapterFolders, PinnedAreThereForGoodAndOneTooManyIsRefused) {
   EXPECT_EQ(refused.code(), StatusCode::resource_exhausted);
   EXPECT_THAT(refused.message(), HasSubstr("max_device_adapters"));
   EXPECT_FALSE(engine->engine->has_adapter("pinned-docstring"));
-  // Both places are pinned now: others are told so, and the engine goes on.
+  // Both places are pinned now: other requests get an error, and the engine goes on.
   const Collected told = run(*engine->engine, greedy({5, 6}, 1, "cheader"))[0];
   EXPECT_EQ(told.error.code(), StatusCode::resource_exhausted);
   ASSERT_TRUE(engine->engine->unload_adapter("pinned-license").ok());
@@ -336,14 +336,14 @@ TEST_F(AdapterFolders, AreReadAgainThoughTheyOnceCouldNotBe) {
   auto engine = make(tight());
   const std::filesystem::path folder = dir_.path() / "cheader";
   const std::filesystem::path away = dir_.path() / "away";
-  // The first that is asked for pushes it out; the second is read after it, by the same thread.
+  // The first request pushes it out; the second adapter is read after that, by the same thread.
   run(*engine->engine, greedy({5, 6}, 1, "python"));
   run(*engine->engine, greedy({5, 6}, 1, "docstring"));
   AdapterStore& store = engine->engine->adapter_store();
   const AdapterLease adapter = store.find("cheader");
   ASSERT_EQ(adapter->residency(), Residency::on_disk);
   std::filesystem::rename(folder, away);
-  store.request_read(adapter);  // as for somebody who left before the answer
+  store.request_read(adapter);  // as for a request that was cancelled before the answer
   run(*engine->engine, greedy({5, 6}, 1, "license"));
   run(*engine->engine, greedy({5, 6}, 1, "python"));
   run(*engine->engine, greedy({5, 6}, 1, "docstring"));
@@ -352,7 +352,8 @@ TEST_F(AdapterFolders, AreReadAgainThoughTheyOnceCouldNotBe) {
   EXPECT_TRUE(got.error.ok()) << got.error.message();
 }
 
-// What a running sequence may need was checked when it came, and is taken by a pin after that.
+// The pages that a running sequence may need were checked on arrival; the pin takes them
+// afterwards.
 TEST_F(AdapterFolders, PinnedWhileOthersRunMayEndThemButNotTheEngine) {
   constexpr std::int32_t kLongest = 512;
   EngineOptions options = small_engine_options(kLongest);

@@ -1,4 +1,4 @@
-// Adapters that are used while threads still read them from their folders.
+// Adapters are used while threads still read them from their folders.
 #include "engine/adapters/adapter_reading.h"
 
 #include <gmock/gmock.h>
@@ -105,7 +105,7 @@ TEST_F(AdapterReadingTest, IsLostToThosePassingByWhenItTakesTooLong) {
   EXPECT_EQ(reading_->state(), State::bad);
 }
 
-// One adapter in a folder, and a host tier with room for nothing beside it.
+// An adapter in a folder, and a host tier with room only for it.
 class AdaptersBeingRead : public ::testing::Test {
  protected:
   static constexpr std::int32_t kPageTokens = 16;
@@ -130,7 +130,7 @@ class AdaptersBeingRead : public ::testing::Test {
     EXPECT_EQ(lease_->residency(), Residency::on_disk);
   }
 
-  // On the reading thread, when the adapter is shown: it goes on when the test says so.
+  // Runs on the reading thread when the adapter is shown, and blocks until the test lets it go on.
   void news() {
     if (!hold_.exchange(false)) return;
     shown_.count_down();
@@ -146,7 +146,7 @@ class AdaptersBeingRead : public ::testing::Test {
     weights.put('\x11');
   }
   void restore_content() { testing::write_peft_adapter(dir_, "a", config_, 16, kModules, 1); }
-  // The reading has begun and will not end before go_on_.
+  // Returns once reading has begun; it does not end before go_on_.
   void begin_reading() {
     hold_ = true;
     store_->request_read(lease_);
@@ -162,7 +162,7 @@ class AdaptersBeingRead : public ::testing::Test {
     }
     return true;
   }
-  // What the device holds of the adapter, read through the tables as the kernels do.
+  // True if the device holds the adapter, read through the tables as the kernels do.
   bool device_holds_it() {
     const AdapterTable table = tier_->table();
     const std::int32_t slot = tier_->slot(*lease_).slot.value();
@@ -194,7 +194,7 @@ class AdaptersBeingRead : public ::testing::Test {
   std::unique_ptr<PagePool> pool_;
   std::unique_ptr<DeviceTier> tier_;
   AdapterLease lease_;
-  std::unique_ptr<AdapterStore> store_;  // ends first: its threads end what is being read
+  std::unique_ptr<AdapterStore> store_;  // destroyed first: its threads end the reading
 };
 
 TEST_F(AdaptersBeingRead, AreLoadedMeanwhile) {
@@ -211,7 +211,7 @@ TEST_F(AdaptersBeingRead, AreLoadedMeanwhile) {
   EXPECT_TRUE(device_holds_it());
 }
 
-// Of what is still read nothing is expected before it has been, nor of what is behind it.
+// Layers that are not read yet are not expected before they are, nor are those behind them.
 TEST(LoadsOfWhatIsRead, AreExpectedOnTheDeviceAsItIsRead) {
   constexpr double kStandsStill_s = 10e-3;
   AdapterBeingRead read(1e15);
@@ -234,8 +234,8 @@ TEST(LoadsOfWhatIsRead, AreExpectedOnTheDeviceAsItIsRead) {
   EXPECT_EQ(read.lease->residency(), Residency::resident);
 }
 
-// Files of just now are hashed: they might change without another time of change. When they are
-// older they are known by their times.
+// New files are hashed, because they might change without a change of their time. Older files are
+// recognised by their times.
 TEST_F(AdaptersBeingRead, AreHashedOnlyUntilTheirFilesAreKnown) {
   const FileIdentity weights =
       File::open(std::filesystem::path(path_) / "adapter_model.safetensors")
@@ -244,7 +244,7 @@ TEST_F(AdaptersBeingRead, AreHashedOnlyUntilTheirFilesAreKnown) {
           .value();
   if (!weights.is_local) GTEST_SKIP() << "temporary files are on no local file system";
   later_ns_ = 60'000'000'000;
-  for (const std::uint64_t hashed : {1U, 2U}) {  // a; b, and a no more
+  for (const std::uint64_t hashed : {1U, 2U}) {  // a is hashed; then b is, and a no more
     store_->request_read(lease_);
     EXPECT_TRUE(soon([&] { return tier_->start(lease_) == DeviceTier::Start::on_its_way; }));
     EXPECT_TRUE(tier_->proof(*lease_).wait().ok());
@@ -252,7 +252,7 @@ TEST_F(AdaptersBeingRead, AreHashedOnlyUntilTheirFilesAreKnown) {
     EXPECT_TRUE(device_holds_it());
     EXPECT_EQ(store_->hashed_reads(), hashed);
     tier_->room().evict_idle();
-    // b takes its room in the host tier.
+    // Adapter b takes its room in the host tier.
     EXPECT_TRUE(soon([&] {
       store_->request_read(store_->find("b"));
       return lease_->residency() == Residency::on_disk;
@@ -263,14 +263,14 @@ TEST_F(AdaptersBeingRead, AreHashedOnlyUntilTheirFilesAreKnown) {
 TEST_F(AdaptersBeingRead, AreInTheHostTierOnceTheyHaveBeen) {
   begin_reading();
   go_on_.count_down();
-  // A copy enqueued after the end waits for nothing.
+  // A copy enqueued after the reading ended waits for nothing.
   EXPECT_TRUE(soon([&] { return tier_->start(lease_) == DeviceTier::Start::on_its_way; }));
   ASSERT_TRUE(tier_->finish_loads().ok());
   EXPECT_TRUE(tier_->proof(*lease_).wait().ok());
   EXPECT_TRUE(device_holds_it());
 }
 
-// Its load ends, since all its words are set, and its copy goes when nobody uses it.
+// The load ends, since all its words are set, and the copy is dropped when nobody uses it.
 TEST_F(AdaptersBeingRead, AreLetGoWhenTheirContentHasChanged) {
   change_content();
   begin_reading();

@@ -1,5 +1,5 @@
-// Adapters that fall out to their folders and are read again while requests wait for them: the text
-// is that of the adapter that was loaded, or none.
+// Adapters fall out of memory and are read again from their folders while requests wait for them:
+// the text is that of the adapter that was loaded, or there is none.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,10 +24,10 @@ using ::testing::HasSubstr;
 
 constexpr std::int32_t kAdapters = 4;
 constexpr std::int32_t kRank = 48;
-// A sanitizer spares the kernels and slows all that is around them.
+// A sanitizer slows everything except the kernels.
 const std::int32_t kRounds = sanitized() ? 6 : 40;
 const double kLinkGbps =
-    sanitized() ? 0.005 : 0.05;  // steps are slow as well: loads must not be over before them
+    sanitized() ? 0.005 : 0.05;  // steps are slow as well, and loads must not end before them
 const std::vector<Module> kModules = {Module::q, Module::v, Module::o, Module::down};
 
 struct RereadSetup {
@@ -35,7 +35,7 @@ struct RereadSetup {
   AdapterMode mode;
   int workers;  // CPU workers, which compute from what is being read
   double link_gbps;
-  std::int32_t nodes = 1;  // that have so many workers each, and one adapter in the host tier
+  std::int32_t nodes = 1;  // with `workers` each, and one adapter in the host tier
 };
 
 class AdapterRereads : public ::testing::TestWithParam<RereadSetup> {
@@ -54,8 +54,9 @@ class AdapterRereads : public ::testing::TestWithParam<RereadSetup> {
       options.handoff = in_process_workers(workers, faults_);
       options.handoff.groups.resize(static_cast<std::size_t>(GetParam().nodes),
                                     options.handoff.groups.front());
-      options.handoff.deadline_us = 5'000'000;  // a sanitizer, and a machine of others
-      // Workers answer at once, the link takes for ever: whoever plans hands over.
+      options.handoff.deadline_us = 5'000'000;  // long enough for a sanitizer on a busy machine
+      // The costs say that workers are immediate and the link endless, so plans hand over if they
+      // can.
       options.handoff.costs.link_bytes_per_s = 1e3;
       options.handoff.costs.worker_job_s = 0;
       options.handoff.costs.trip_s = 0;
@@ -95,7 +96,7 @@ TEST_P(AdapterRereads, NeverAnswerWithOtherContentThanWasLoaded) {
   SCOPED_TRACE(::testing::Message() << "seed " << kSeed);
   std::mt19937 random(kSeed);
   for (std::int32_t i = 0; i < kAdapters; ++i) write(i, true);
-  // Few prompts, of more than a page each: what is cached of them is met again.
+  // There are few prompts, of more than a page each, so that cached prefixes are found.
   std::vector<std::vector<TokenId>> prompts(3);
   for (auto& prompt : prompts) {
     prompt.resize(40 + random() % 20);
@@ -144,7 +145,7 @@ TEST_P(AdapterRereads, NeverAnswerWithOtherContentThanWasLoaded) {
   EXPECT_GT(refused, 0);
   EXPECT_GT(answered, kRounds / 2);
   if (GetParam().workers == 0) return;
-  // Whether workers are given a layer is a matter of what has arrived: as often as that takes.
+  // Workers get a layer only if it arrives at the right time, so this repeats until one did.
   for (std::int32_t i = 0; i < kAdapters; ++i) write(i, true);
   for (std::int32_t n = 0; n < 200 && engine->stats().handoff_cpu_layers == 0; ++n) {
     const std::int32_t adapter = n % kAdapters;

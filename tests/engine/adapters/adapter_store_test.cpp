@@ -1,4 +1,4 @@
-// Adapters that wait for room in the host tier.
+// Tests adapters that wait for room in the host tier.
 #include "engine/adapters/adapter_store.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Room for one adapter, which is held as if it were being copied to the device.
+// A tier with room for one adapter, which is held as if it were being copied to the device.
 class FullHostTier : public ::testing::Test {
  protected:
   FullHostTier() {
@@ -84,7 +84,7 @@ TEST(AdapterStoreFiles, AreThoseThatTheAdapterWasReadFrom) {
   const testing::TempDir dir;
   const auto device = make_test_device();
   AdapterStoreOptions options;
-  options.now_ns = [] { return unix_now_ns() + 60'000'000'000; };  // the files are old then
+  options.now_ns = [] { return unix_now_ns() + 60'000'000'000; };  // the files count as old then
   const auto store = AdapterStore::create(*device, config, DType::f32, options).value();
   const std::string folder = testing::write_peft_adapter(dir, "a", config, 16, {Module::q}, 1);
   ASSERT_TRUE(store->load("a", folder, false, false).ok());
@@ -114,7 +114,7 @@ TEST(AdapterStoreFiles, AreThoseThatTheAdapterWasReadFrom) {
               HasSubstr("have changed since they were read"));
 }
 
-// The same content elsewhere is not what may be read here: neither for peers nor again.
+// The same content in another place must not be read through a link: neither for peers nor again.
 TEST(AdapterStoreFiles, AreNotReadThroughALinkInTheirFoldersPlace) {
   namespace fs = std::filesystem;
   const ModelSpec config = small_model(2);

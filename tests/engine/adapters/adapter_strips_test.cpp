@@ -13,8 +13,8 @@
 namespace tandem::test {
 namespace {
 
-// An adapter of random modules and ranks whose words are 0, 1, 2, ...: a word tells where it is
-// from.
+// Makes an adapter with random modules and ranks whose words are 0, 1, 2, ..., so that a word shows
+// where it comes from.
 Adapter numbered_adapter(const ModelSpec& config, std::mt19937& random) {
   Adapter adapter;
   adapter.dtype = DType::f32;
@@ -32,7 +32,7 @@ Adapter numbered_adapter(const ModelSpec& config, std::mt19937& random) {
   return adapter;
 }
 
-// What the strips of all layers bring to a device, the rest -1.
+// Returns the memory of a device after the strips of all layers; untouched words are -1.
 std::vector<float> brought(const Adapter& adapter, const Adapter& part, const ModelSpec& config,
                            Shard shard, bool together) {
   std::vector<float> device(part.num_bytes / 4, -1);

@@ -1,5 +1,5 @@
-// Allocations fail on the thread that reads an adapter while it comes, one or all, wherever it is:
-// who waits for the adapter gets its text or an error, and the next arrival is as ever.
+// Allocations fail, one or all, anywhere on the thread that reads an arriving adapter: a waiting
+// request gets its text or an error, and the next arrival works as usual.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ class ArrivalWithoutMemory : public ArrivingAdapters {
     log::set_level(log::Level::info);
   }
 
-  // What RegistryAdapters does with an arrival, on a thread whose allocations may fail.
+  // Does what RegistryAdapters does with an arrival, on a thread whose allocations may fail.
   std::future<void> bring_in(Sender& sender) {
     return std::async(std::launch::async, [&] {
       may_fail_here(true);
@@ -65,7 +65,7 @@ class ArrivalWithoutMemory : public ArrivingAdapters {
     }
   }
 
-  // One arrival; returns how many allocations it took. The `fails`-th of them fails.
+  // Makes one arrival in which the `fails`-th allocation fails; returns the number of allocations.
   std::int64_t arrive(const std::string& folder, std::int64_t fails, bool is_late) {
     expect(is_late ? AdapterArrival::kLongestShown : kLongestHeld);
     Sender sends(right_, dir_.path() / folder);
@@ -89,11 +89,11 @@ class ArrivalWithoutMemory : public ArrivingAdapters {
   }
   void torture(int rounds, bool is_late) {
     std::mt19937_64 random(test_seed());
-    // The first one takes what stays from then on.
+    // The first arrival allocates the things that stay from then on.
     arrive("first", kForEver, is_late);
     const std::int64_t most = arrive("undisturbed", kForEver, is_late);
     ASSERT_EQ(num_right_, 2);
-    // Of a late one those at its end, when the rest has come.
+    // For a late arrival only the last allocations count, after the rest has come.
     const std::int64_t span = is_late ? 16 : most;
     ASSERT_GT(most, span / 2);
     for (int round = 0; round < rounds; ++round) {
@@ -143,8 +143,8 @@ TEST_F(ArrivalWithoutMemory, EndsNothingAndGivesNoWrongTokenWhereverItIs) {
   torture(kRounds, /*is_late=*/false);
 }
 
-// The rest comes when it has been given up: what has come is kept after all, if there is memory to
-// note that, and else is read again from its folder.
+// The rest comes after it was given up: what has arrived is kept if there is memory to record that,
+// and is otherwise read again from its folder.
 TEST_F(ArrivalWithoutMemory, EndsNothingAndGivesNoWrongTokenWhenTheRestIsLate) {
   TANDEM_SKIP_UNDER_TSAN();
   torture(kRounds / 4, /*is_late=*/true);

@@ -1,4 +1,4 @@
-// An engine whose workers compute from an adapter that the test sends it, byte by byte.
+// An engine whose workers compute with an adapter that the test sends byte by byte.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,11 +29,11 @@
 namespace tandem::test {
 
 inline constexpr std::chrono::seconds kPatience{20};
-// Longer than any test holds a sender back: however slow the machine, what is read is not given up.
+// Longer than any test delays a sender: even on a slow machine the reading is not given up.
 inline constexpr std::chrono::seconds kLongestHeld{120};
 inline const std::vector<Module> kModules = {Module::q, Module::v, Module::o, Module::down};
 
-// Sends what an adapter's folder holds, as far as the test says, into one that is read meanwhile.
+// Writes an adapter's files, as far as the test wants, into a folder that is being read.
 class Sender {
  public:
   Sender(const std::string& from, const std::filesystem::path& to)
@@ -88,11 +88,11 @@ class ArrivingAdapters : public ::testing::Test {
   }
   ~ArrivingAdapters() override { arrival_.reset(); }
 
-  // Another arrival of the adapter, of whose rest steps wait so long.
+  // Expects another arrival of the adapter, for whose rest steps wait at most this long.
   void expect(std::chrono::milliseconds longest_shown = kLongestHeld) {
     {
       const std::lock_guard lock(mutex_);
-      shown_ = false;  // the last one was, it may be
+      shown_ = false;  // the previous arrival may have set it
     }
     const auto on_shown = [this](bool shown) {
       const std::lock_guard lock(mutex_);
@@ -108,7 +108,7 @@ class ArrivingAdapters : public ::testing::Test {
     if (mode == AdapterMode::planned) {
       options.handoff = in_process_workers(2, faults_);
       options.handoff.deadline_us = 30'000'000;
-      // Workers answer at once, the link takes for ever: whoever plans hands over.
+      // By these costs workers are immediate and the link endless, so plans hand over if they can.
       options.handoff.costs.link_bytes_per_s = 1e3;
       options.handoff.costs.worker_job_s = 0;
       options.handoff.costs.trip_s = 0;
@@ -125,7 +125,7 @@ class ArrivingAdapters : public ::testing::Test {
   static std::unique_ptr<Device> two_threads() {
     HostDeviceOptions options;
     options.num_threads = 2;
-    options.link_gbps = 0.002;  // loads are not over before workers have answered
+    options.link_gbps = 0.002;  // so that loads do not end before workers have answered
     return make_host_device(options).value();
   }
   static GenerationRequest request() {
@@ -153,7 +153,7 @@ class ArrivingAdapters : public ::testing::Test {
   std::uint64_t worker_jobs() const {
     return mailbox_->worker_slot(0).jobs.load() + mailbox_->worker_slot(1).jobs.load();
   }
-  // All but the last byte has come, it is shown, and a worker has computed a layer for a request.
+  // Sends all but the last byte and returns once a worker has computed a layer for a request.
   std::unique_ptr<Generation> compute_from(Sender& sender) {
     sender.send(sender.left() - 1);
     EXPECT_TRUE(wait_until_shown());
@@ -163,7 +163,7 @@ class ArrivingAdapters : public ::testing::Test {
     return generation;
   }
   bool is_named() const { return engine_->adapter_store().find("a") != nullptr; }
-  // Its last reading has ended well, and whoever computed from it meanwhile has the right answer.
+  // Expects that the last reading ended well and that the request that ran meanwhile is right.
   void expect_served(const Status& read, Generation& generation) {
     ASSERT_TRUE(read.ok()) << read.message();
     EXPECT_TRUE(arrival_->is_served());

@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Three layers, and never read from: the log compares it and asks for its name and sizes.
+// Three layers whose content is never read: the log uses only identity, name and sizes.
 std::unique_ptr<ServedAdapter> adapter_of(const std::string& name) {
   Adapter contents;
   contents.max_rank = 16;
@@ -71,7 +71,7 @@ TEST(ColdStartLog, TellsAsTheArrivalWhenTheLastLayerWasSeenNotWhenTheStepEnded) 
   EXPECT_FLOAT_EQ(static_cast<float>(log.list()[0].arrived_s), 0.030F);
 }
 
-// Most steps that begin before the weights end after they have come.
+// Most steps that begin before the weights have arrived end after that.
 TEST(ColdStartLog, TakesAStepThatEndsAfterTheLoad) {
   ManualClock clock;
   ColdStartLog log(clock);
@@ -97,7 +97,7 @@ TEST(ColdStartLog, TellsTheFirstTokenOfTheFirstRequest) {
   ManualClock clock;
   ColdStartLog log(clock);
   const auto adapter = adapter_of("a");
-  log.first_token(*adapter);  // of a load that is forgotten
+  log.first_token(*adapter);  // belongs to a load that is forgotten
   log.load_ordered(*adapter);
   EXPECT_LT(log.list()[0].first_token_s, 0) << "not yet";
   clock.advance(milliseconds(17));
@@ -138,7 +138,7 @@ TEST(ColdStartLog, KeepsTheLastOnesAndTellsThoseOfOneAdapterApart) {
   EXPECT_EQ(log.list().back().steps.size(), ColdStartLog::kMostSteps);
   log.forget();
   EXPECT_TRUE(log.list().empty());
-  log.step_ended(*adapter, 0, {});  // of a load that is forgotten
+  log.step_ended(*adapter, 0, {});  // belongs to a load that is forgotten
   log.load_ended(*adapter, true);
   EXPECT_TRUE(log.list().empty());
 }

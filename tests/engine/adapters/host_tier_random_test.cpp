@@ -1,4 +1,4 @@
-// The host tier against a model of it, on one arena and on several.
+// Compares the host tier with a model of it, for one arena and for several.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Run {
   HostTier::Place place;
   std::size_t bytes = 0;
   int fill = 0;
-  AdapterBytes held;  // by who fills or copies it
+  AdapterBytes held;  // held while it is filled or copied
   std::optional<HostTier::Id> kept;
   bool droppable = false;
   bool gone = false;  // dropped or erased
@@ -69,12 +69,13 @@ class ModelledTier {
   std::size_t num_refused() const { return refused_; }
 
  private:
-  // When the last that must go was used, how much of the arena is taken, and who goes.
+  // The last use of the most recently used run to drop, the used part of the arena, and the runs to
+  // drop.
   using Cost = std::tuple<std::uint64_t, std::size_t, std::vector<std::size_t>>;
 
   unsigned pick(unsigned below) { return static_cast<unsigned>(random_() % below); }
 
-  std::vector<std::size_t> runs_in(std::size_t arena) const {  // in their order there
+  std::vector<std::size_t> runs_in(std::size_t arena) const {  // in the order of their offsets
     std::vector<std::size_t> found;
     for (std::size_t i = 0; i < runs_.size(); ++i) {
       if (runs_[i].is_there() && runs_[i].place.arena == arena) found.push_back(i);
@@ -184,7 +185,7 @@ class ModelledTier {
   std::shared_ptr<HostTier> tier_;
   std::mt19937 random_;
   std::vector<Run> runs_;
-  std::vector<std::size_t> told_;  // dropped by the take() under way
+  std::vector<std::size_t> told_;  // dropped by the current take()
   std::uint64_t uses_ = 0;
   std::array<std::size_t, 4> taken_{};
   std::size_t dropped_ = 0;

@@ -23,7 +23,7 @@ class HostTierTest : public ::testing::Test {
   HostTierTest()
       : device_(make_test_device()), tier_(HostTier::create(*device_, 4 * kRun).value()) {}
 
-  // Fills a run with `value` and keeps it.
+  // Takes a run, fills it with `value` and keeps it.
   HostTier::Id keep(int value, bool droppable = true) {
     AdapterBytes bytes = tier_->take(kRun).value();
     std::memset(bytes.get(), value, kRun);
@@ -86,7 +86,7 @@ TEST_F(HostTierTest, WaitingHelpsWhileOthersFillWhatTheyHaveTaken) {
   EXPECT_TRUE(retry);
 }
 
-// Found by CI: who looked for room before it was let go, and for who held it after, was refused.
+// CI found this: a request that looked for room was refused if a run was released at that moment.
 TEST_F(HostTierTest, SaysThatWaitingHelpsWhileWhatIsHeldIsBeingLetGo) {
   std::atomic<bool> ended{false};
   std::jthread others([&] {
@@ -121,8 +121,8 @@ TEST_F(HostTierTest, TakesFromTheArenaWithMostRoomLeft) {
 TEST_F(HostTierTest, DropsFromOneArenaWhatWasUsedLongestAgo) {
   tier_ = HostTier::create(*device_, 4 * kRun, {-1, -1}).value();
   std::vector<HostTier::Id> ids;
-  for (int i = 0; i < 4; ++i) ids.push_back(keep(i));  // by turns in both
-  ASSERT_NE(tier_->find(ids[0]), nullptr);             // the other one's are now both older
+  for (int i = 0; i < 4; ++i) ids.push_back(keep(i));  // alternates between the two
+  ASSERT_NE(tier_->find(ids[0]), nullptr);             // both runs of the other one are older now
   const AdapterBytes large = tier_->take(2 * kRun).value();
   EXPECT_EQ(dropped_, (std::vector<int>{1, 3}));
   EXPECT_NE(tier_->find(ids[0]), nullptr);
@@ -162,7 +162,7 @@ TEST_F(HostTierTest, IsMappedByOthers) {
   tier_->erase(id);
 }
 
-// Somebody who waits for room, on a thread of his own.
+// A thread that waits for room.
 class HostTierRoom : public HostTierTest {
  protected:
   void wait_for_room() {

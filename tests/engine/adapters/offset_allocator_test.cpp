@@ -14,7 +14,7 @@ TEST(OffsetAllocator, TakesTheFirstHoleThatIsLargeEnough) {
   EXPECT_EQ(space.take(64), 128U);
   EXPECT_EQ(space.take(256), 192U);
   space.give_back(0, 100);
-  EXPECT_EQ(space.take(129), 448U);  // the hole at 0 holds 128
+  EXPECT_EQ(space.take(129), 448U);  // the hole at 0 has only 128
   EXPECT_EQ(space.take(128), 0U);
 }
 

@@ -25,7 +25,7 @@ TEST(ReadingPace, ExpectsTheRestAsFastAsWhatHasCome) {
   pace.layer_there(0, after(2));
   EXPECT_THAT(pace.seconds_left(after(2)), ElementsAre(0, 0, seconds(4), seconds(6)));
   EXPECT_THAT(pace.seconds_left(after(3)), ElementsAre(0, 0, seconds(3), seconds(5)));
-  pace.layer_there(2, after(3));  // faster than it was
+  pace.layer_there(2, after(3));  // faster than before
   EXPECT_THAT(pace.seconds_left(after(3)), ElementsAre(0, 0, 0, seconds(1)));
   EXPECT_NEAR(pace.rest(after(3)), 1, 1e-6);
 }
@@ -36,7 +36,7 @@ TEST(ReadingPace, KnowsWhatHasComeInWhateverOrder) {
   EXPECT_THAT(pace.seconds_left(after(1)), ElementsAre(seconds(1), seconds(2), 0, seconds(3)));
 }
 
-// A disk that has stopped for long does not go on at once because it is about time.
+// A disk that has paused for long is not expected to go on at once.
 TEST(ReadingPace, ExpectsWhatIsLateToTakeAsLongAgain) {
   ReadingPace pace({100, 100, 100}, kBegin);
   pace.layer_there(0, after(1));

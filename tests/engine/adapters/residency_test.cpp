@@ -50,7 +50,7 @@ TEST(ResidencyState, ReturnsToWhereTheHostTierHasIt) {
   EXPECT_EQ(state.now(), on_disk);
 }
 
-// The disk's thread takes a copy back that it read to a bad end, at any moment.
+// The disk's thread may drop a copy whose reading failed at any moment.
 TEST(ResidencyState, BeginsNoLoadOfWhatHasLeftTheHostTier) {
   ResidencyState state;
   EXPECT_FALSE(state.begin_load());

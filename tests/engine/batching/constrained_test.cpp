@@ -1,4 +1,4 @@
-// Texts that must be something: they are, with any weights, adapter, batch and way to run.
+// Constrained texts are valid for any weights, adapter, batch and way of running.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -72,13 +72,13 @@ class Constrained : public ::testing::Test {
   }
 };
 
-// With weights and draws at random, so that nothing but the constraint makes it right.
+// Weights and samples are random, so that only the constraint can make the text valid.
 TEST_F(Constrained, MakesValidTextOfEveryKindForEveryContinuation) {
   const std::uint64_t seed = test_seed(20261122);
   SCOPED_TRACE(::testing::Message() << "seed " << seed << " (TANDEM_TEST_SEED)");
   auto engine = load();
-  // Of which schemas allow any amount between values, and random weights like it no less than
-  // those.
+  // Schemas allow any amount of white space between values, and random weights would produce it
+  // endlessly.
   std::vector<std::pair<TokenId, float>> against_white_space;
   for (TokenId id = 0; id < static_cast<TokenId>(engine->tokenizer->vocab_size()); ++id) {
     const std::string bytes = engine->tokenizer->token_bytes(id);
@@ -86,7 +86,7 @@ TEST_F(Constrained, MakesValidTextOfEveryKindForEveryContinuation) {
       against_white_space.emplace_back(id, -20.0F);
     }
   }
-  std::map<std::size_t, int> whole;  // by kind
+  std::map<std::size_t, int> whole;  // by constraint kind
   std::vector<std::pair<std::size_t, std::unique_ptr<Generation>>> running;
   for (std::size_t i = 0; i < 24; ++i) {
     const std::size_t kind = i % all_kinds().size();
@@ -137,7 +137,7 @@ TEST_F(Constrained, EndsWhereTheGrammarDoesWhateverTheRequestSaysOfEnds) {
   const Collected got = run(*engine->engine, request).front();
   EXPECT_EQ(got.finish, FinishReason::stop);
   EXPECT_TRUE(all_kinds()[3].is_right(got.text)) << got.text;
-  // As long as it lets the text go on, the least number of tokens counts.
+  // The minimum number of tokens counts as long as the constraint lets the text go on.
   request.constraint = {Kind::regex, "[a-z]+"};
   request.ignore_eos = false;
   request.min_tokens = 40;

@@ -1,4 +1,4 @@
-// What a request may rely on, whatever else is in the batch.
+// Guarantees for a request, whatever else is in the batch.
 #include "engine/batching/engine.h"
 
 #include <gmock/gmock.h>
@@ -81,7 +81,7 @@ TEST_F(EngineTest, LetsARequestStandAsideWhoseReaderIsBehind) {
   const std::vector<TokenId> whole = run(*engine->engine, unread)[0].tokens;
   unread.max_unread = 4;
   const auto generation = engine->engine->submit(unread).value();
-  // The one place in the batch is the other's, long before the first has been computed.
+  // The other request gets the only place in the batch long before the first one is computed.
   const auto other = run(*engine->engine, sampled(encode(*engine, "import os"), 12));
   EXPECT_EQ(other[0].tokens.size(), 24U);
   EXPECT_LT(generation->stats().completion_tokens, 12);
@@ -205,7 +205,7 @@ TEST_F(EngineTest, CancelsWhenTheReaderLetsGo) {
     auto generation = engine->engine->submit(request).value();
     ASSERT_TRUE(generation->next(std::chrono::minutes(1)).has_value());
   }
-  // The next request is answered by an engine that runs nothing else.
+  // The next request is the only one in the engine.
   (void)run(*engine->engine, greedy(encode(*engine, "x"), 2));
   const EngineStats stats = engine->engine->stats();
   EXPECT_EQ(stats.running, 0);
@@ -284,7 +284,7 @@ TEST_F(EngineTest, RefusesMoreThanTheQueueHolds) {
   }
   EXPECT_EQ(refused, StatusCode::resource_exhausted);
   EXPECT_LE(accepted.size(), 4U);
-  // What no later time can help is not told to come again.
+  // If no later time can help, the answer does not ask the client to retry.
   GenerationRequest too_many = greedy({0, 5}, 1);
   too_many.n = 4;
   const Status status = engine->engine->submit(too_many).status();
@@ -324,7 +324,7 @@ TEST_F(EngineTest, ReplacesAnAdapterInPlaceOnlyWhenAsked) {
   EXPECT_TRUE(engine->engine->load_adapter("python", python, false, false).ok());  // the same again
   EXPECT_EQ(engine->engine->load_adapter("python", license, false, false).code(),
             StatusCode::already_exists);
-  // The name answers with the contents of `trained_as`.
+  // Checks that the name answers with the contents of `trained_as`.
   const auto expect_answers_of = [&](const std::string& trained_as) {
     for (const GoldenCase& golden : read_golden("data/golden.json")) {
       if (golden.adapter != trained_as || golden.prompt.size() > 15) continue;
@@ -339,7 +339,7 @@ TEST_F(EngineTest, ReplacesAnAdapterInPlaceOnlyWhenAsked) {
 TEST_F(EngineTest, ReturnsEverySlotOfUnloadedAdapters) {
   EngineOptions options = small_engine_options();
   options.max_adapters = 5;
-  auto engine = make(options);  // four are loaded
+  auto engine = make(options);  // four are loaded already
   const std::string path = (kDemo / "adapters" / "license").string();
   for (int i = 0; i < 20; ++i) {
     ASSERT_TRUE(engine->engine->load_adapter("extra", path, false, false).ok());

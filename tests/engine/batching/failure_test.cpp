@@ -1,5 +1,5 @@
-// A step that fails: its requests, and those of the step enqueued behind it, hear of it; the others
-// do not notice.
+// If a step fails, its requests and those of the step enqueued behind it get an error; all others
+// are not affected.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,14 +44,14 @@ TEST_P(StepFailure, EndsItsRequestsAndTheEngineGoesOn) {
     std::vector<std::unique_ptr<Generation>> running;
     for (int i = 0; i < 3; ++i) {
       GenerationRequest request = greedy({0, 5, 9}, 30);
-      // Its step is sampled when the step before has been handed out, or has failed.
+      // A constrained step is sampled after the step before it was handed out or has failed.
       if (i == 1) request.constraint = {TextConstraint::Kind::regex, "[a-z ]+"};
       running.push_back(engine_->submit(std::move(request)).value());
     }
     bool failed = false;
     for (auto& each : running) {
       const Collected got = collect(*each)[0];
-      if (got.finish != FinishReason::failed) continue;  // it came when the failure was over
+      if (got.finish != FinishReason::failed) continue;  // it arrived after the failure
       failed = true;
       EXPECT_THAT(got.error.message(), ::testing::AnyOf(::testing::HasSubstr("sample failed"),
                                                         ::testing::HasSubstr("never given")));

@@ -1,7 +1,7 @@
-// Greedy tokens of the whole engine against transformers + PEFT: alone, all at once in one mixed
-// batch in random order, with prompts in chunks of 7, and with so few pages that sequences preempt
-// each other. In float32 every token must agree; in bf16 and f16 a golden run may be left only
-// where its two best logits are nearer than the stated tolerance.
+// Compares greedy tokens of the whole engine with transformers + PEFT: alone, all at once in one
+// mixed batch in random order, with prompts in chunks of 7, and with so few pages that sequences
+// preempt each other. In float32 every token must agree; in bf16 and f16 the output may differ only
+// where the golden run's two best logits are nearer than the stated tolerance.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ void expect_golden(const Collected& got, const GoldenCase& golden, DType dtype) 
   ASSERT_EQ(got.tokens.size(), golden.output.size()) << golden.name();
   for (std::size_t i = 0; i < golden.output.size(); ++i) {
     if (got.tokens[i] == golden.output[i]) continue;
-    // After a forgiven near-tie the two runs answer different texts.
+    // After a forgiven near-tie the two runs have different contexts.
     EXPECT_LT(golden.margins[i], margin_forgiven(dtype)) << golden.name() << ", output token " << i;
     return;
   }
@@ -44,8 +44,9 @@ void expect_golden(const Collected& got, const GoldenCase& golden, DType dtype) 
   }
 }
 
-// All cases; under a sanitizer, which spares the kernels and slows all that is around them, one in
-// `share`: of 3 or 7, so that all adapters are among them (a prompt has four or five cases).
+// Returns all cases. A sanitizer slows everything except the kernels, so it gets one case in
+// `share`; 3 and 7 are chosen so that all adapters are among them (a prompt has four or five
+// cases).
 std::vector<GoldenCase> cases_of(const GoldenModel& model, [[maybe_unused]] std::size_t share = 7) {
   std::vector<GoldenCase> cases = read_golden(model.golden);
   if (!sanitized()) return cases;
@@ -128,10 +129,11 @@ TEST_P(GoldenEngine, AgreesWithPromptsInChunksOfSeven) {
 TEST_P(GoldenEngine, AgreesWithSoFewPagesThatSequencesPreempt) {
   EngineOptions options = small_engine_options(256);
   options.page_tokens = 4;
-  // Exactly one sequence of max_model_len and the largest adapter: adapters come and go as well.
+  // Room for exactly one sequence of max_model_len and the largest adapter, so adapters come and
+  // go.
   options.num_pages = 64 + pages_of_largest_adapter(options.page_tokens);
   auto engine = TestEngine::load(GetParam().model.dir, GetParam().dtype, options);
-  // How many meet is a matter of how fast they are submitted: another order brings another chance.
+  // The number of simultaneous sequences depends on timing, so other orders are tried.
   for (unsigned seed = 4; seed < 24 && engine->engine->stats().preemptions == 0; ++seed) {
     run_all(*engine, seed, 3);
   }

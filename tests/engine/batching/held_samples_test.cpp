@@ -1,5 +1,5 @@
-// An adapter that is computed from before its folder is known to hold what it did: its tokens stay
-// with the engine until that is so, and nobody else waits.
+// An adapter is used before it is certain that its folder is unchanged: its tokens stay in the
+// engine until then, and no other request waits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,10 +34,10 @@ class HeldSamples : public ::testing::Test {
     want_ = run(*engine_, greedy({5, 6, 7}, 6, "a"))[0].tokens;
     want_constrained_ = run(*engine_, constrained())[0].tokens;
     EXPECT_TRUE(engine_->load_adapter("b", other, false, false).ok());
-    run(*engine_, greedy({5}, 1, "b"));  // it has the one place on the device
+    run(*engine_, greedy({5}, 1, "b"));  // it takes the only place on the device
     EXPECT_EQ(engine_->adapter_store().find("a")->residency(), Residency::on_disk);
-    // On the reading thread. A model of one layer is all there when it is shown; whether it is what
-    // it was is not told before the test says so.
+    // Runs on the reading thread. A model of one layer is complete when it is shown, but the check
+    // of its content does not end before the test says so.
     engine_->adapter_store().on_news([this] {
       if (!hold_.exchange(false)) return;
       shown_.count_down();
@@ -49,7 +49,7 @@ class HeldSamples : public ::testing::Test {
     if (!go_on_.try_wait()) go_on_.count_down();
   }
 
-  // Until the device has all of the adapter, and steps with it must have ended.
+  // Waits until the device has all of the adapter and steps with it must have ended.
   void wait_until_computed() {
     shown_.wait();
     const AdapterLease adapter = engine_->adapter_store().find("a");
@@ -57,7 +57,7 @@ class HeldSamples : public ::testing::Test {
     while (engine_->stats().running == 0) std::this_thread::yield();
   }
 
-  // Puts another value into the third byte of a float; returns what it was.
+  // Replaces the third byte of a float; returns the old one.
   char exchange_byte(char value) const {
     std::fstream weights(std::filesystem::path(path_) / "adapter_model.safetensors",
                          std::ios::in | std::ios::out | std::ios::binary);
@@ -68,7 +68,7 @@ class HeldSamples : public ::testing::Test {
     return was;
   }
 
-  // Ends by itself, in the middle of what is held.
+  // A request that ends by itself, while its tokens are held.
   static GenerationRequest constrained() {
     GenerationRequest request = greedy({5, 6, 7}, 40, "a");
     request.constraint = {TextConstraint::Kind::regex, "[ab]{2}[0-9]c"};
@@ -85,7 +85,7 @@ class HeldSamples : public ::testing::Test {
   std::latch shown_{1};
   std::latch go_on_{1};
   std::vector<TokenId> want_, want_constrained_;
-  std::unique_ptr<Engine> engine_;  // ends first
+  std::unique_ptr<Engine> engine_;  // destroyed first
 };
 
 TEST_F(HeldSamples, LeaveWhenTheFolderIsProvenAndHoldUpNobodyElse) {
@@ -125,7 +125,7 @@ TEST_F(HeldSamples, NeverLeaveWhenTheFolderHoldsSomethingElse) {
   EXPECT_THAT(got.error.message(), ::testing::HasSubstr("has changed since it was loaded"));
   EXPECT_TRUE(got.tokens.empty());
   EXPECT_EQ(run(*engine_, greedy({9, 8, 7}, 3))[0].tokens.size(), 3U);
-  // That it failed is no answer to who asks after it.
+  // The failure must not be reported to a later request.
   exchange_byte(was);
   const Collected again = run(*engine_, greedy({5, 6, 7}, 6, "a"))[0];
   EXPECT_TRUE(again.error.ok()) << again.error.message();

@@ -1,5 +1,5 @@
-// Steps that are planned shortly before the one under way ends: who arrives while it runs is in the
-// very next one. By a clock and a device that go on when told to.
+// Steps are planned shortly before the current one ends, so that a request that arrives meanwhile
+// is in the very next step. The test controls the clock and the device.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,8 +27,8 @@ constexpr milliseconds kStep{1000};
 
 class JustInTimeTest : public ::testing::Test {
  protected:
-  // The engine with one sequence that decodes. Steps take a second, and all about them is known;
-  // one runs.
+  // Starts the engine with one decoding sequence. Steps take a second, all timings are known, and
+  // one step is running.
   void start(bool just_in_time) {
     config_ = load_model_spec(kDemo).value();
     tokenizer_ = Tokenizer::load(kDemo).value();
@@ -55,8 +55,9 @@ class JustInTimeTest : public ::testing::Test {
   void TearDown() override { device_.gate().let_go_steps(); }
 
   enum class When { at_once, in_time };
-  // The step that runs ends a second after it began, and was handed out; the next one was enqueued
-  // before: without that time passed, or whenever the engine wanted that.
+  // Ends `count` steps, each a second after it began; its result has been handed out. The next step
+  // must be enqueued before that: at_once, before any time passes; in_time, whenever the engine
+  // chooses.
   void end_steps(int count, When when = When::in_time) {
     constexpr milliseconds kSoonest = kStep - milliseconds(100);
     for (int i = 0; i < count; ++i) {
@@ -70,9 +71,9 @@ class JustInTimeTest : public ::testing::Test {
       end_step();
     }
   }
-  // Whether so many steps are enqueued; if not, the engine has looked at the clock so often since
-  // that it knows what time it is, and waits. However late its thread gets a core, the hands do not
-  // run ahead of it.
+  // Returns true if `steps` steps are enqueued; false if the engine has since read the clock so
+  // often that it knows the time and waits. This way the clock does not run ahead of an engine
+  // thread that gets a core late.
   bool wait_enqueued_or_seen(std::int64_t steps) {
     constexpr std::uint64_t kLooks = 16;  // more than from the end of a step to the next wait
     const std::uint64_t before = clock_.times_asked();
@@ -87,7 +88,7 @@ class JustInTimeTest : public ::testing::Test {
     device_.gate().end_step();
     ++ended_;
     ends_ = now() + kStep;
-    ASSERT_TRUE(background_->next(std::chrono::minutes(1)));  // a token of each step
+    ASSERT_TRUE(background_->next(std::chrono::minutes(1)));  // each step yields a token
   }
   milliseconds now() const {
     return std::chrono::duration_cast<milliseconds>(clock_.now() - TimePoint());
@@ -102,9 +103,9 @@ class JustInTimeTest : public ::testing::Test {
   std::unique_ptr<Tokenizer> tokenizer_;
   ManualClock clock_;
   std::unique_ptr<Engine> engine_;
-  std::unique_ptr<Generation> background_;  // first to go
-  std::int64_t ended_ = 0;                  // steps
-  milliseconds ends_{kStep};                // the step that runs
+  std::unique_ptr<Generation> background_;  // destroyed first
+  std::int64_t ended_ = 0;                  // number of steps
+  milliseconds ends_{kStep};                // end of the running step
 };
 
 TEST_F(JustInTimeTest, WhoArrivesWhileAStepRunsJoinsTheVeryNext) {
@@ -124,7 +125,7 @@ TEST_F(JustInTimeTest, WhoArrivesWhileAStepRunsJoinsTheVeryNext) {
   EXPECT_LT(stats.enqueue_margin_s, 0.1);
 }
 
-// What it is good for: the same otherwise.
+// For comparison, the same situation without just-in-time planning.
 TEST_F(JustInTimeTest, WhoArrivesWaitsForTwoStepsThatAreEnqueuedAtOnce) {
   start(false);
   device_.gate().wait_enqueued(ended_ + 2);
@@ -179,7 +180,7 @@ TEST_F(JustInTimeTest, ALoadBeginsWhenItsRequestArrives) {
   ASSERT_EQ(loads(), 0U);
   auto cold = engine_->submit(greedy({0, 5, 9}, 1, "python")).value();
   const auto tier = [&] { return engine_->adapters().front().tier; };
-  while (tier() == "host") std::this_thread::yield();  // the clock stands still
+  while (tier() == "host") std::this_thread::yield();  // the clock does not advance
   end_steps(4);
   EXPECT_EQ(collect(*cold)[0].finish, FinishReason::length);
   EXPECT_EQ(loads(), 1U);
@@ -197,13 +198,13 @@ TEST_F(JustInTimeTest, WhoLeavesBeforeTheStepIsPlannedCostsNothing) {
 TEST_F(JustInTimeTest, AStepThatEndsTooSoonIsHandedOutAtOnce) {
   start(true);
   clock_.advance(kStep / 2);
-  end_step();  // gets its token, though the time at which the next was to be planned never came
+  end_step();  // it gets its token although the time for planning the next step never came
   end_steps(2);
 }
 
 TEST_F(JustInTimeTest, EndsWhileAStepIsHeldBack) {
   start(true);
-  auto waiting = engine_->submit(greedy({0, 5, 9}, 400)).value();  // still when the engine ends
+  auto waiting = engine_->submit(greedy({0, 5, 9}, 400)).value();  // until the engine ends
   std::thread end([&] { engine_.reset(); });
   device_.gate().let_go_steps();
   end.join();

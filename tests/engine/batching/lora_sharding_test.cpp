@@ -1,6 +1,6 @@
-// Whichever way devices that share a model share out what adapters compute, they answer what one
-// device answers: many adapters at once, of ranks that no number of devices divides, some without
-// a module, and rows without an adapter among them.
+// However devices that share a model divide the adapters' work, they answer like one device: with
+// many adapters at once, ranks that no number of devices divides, adapters without some module, and
+// rows without an adapter.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ namespace tandem::test {
 namespace {
 
 constexpr std::int32_t kRanks[] = {1, 5, 8, 12, 31, 64, 100, 128};
-constexpr float kTolerance = 2e-4F;  // of a log-probability: float sums in another order
+constexpr float kTolerance = 2e-4F;  // of log-probabilities: float sums in another order
 
 ModelSpec config_for_four() {
   ModelSpec config = small_model(2);
@@ -79,7 +79,7 @@ class LoraShardings : public ::testing::TestWithParam<std::tuple<LoraSharding, i
     return made;
   }
 
-  // One of the base, one or two of each adapter, in any order.
+  // One request for the base and one or two for each adapter, in random order.
   std::vector<GenerationRequest> requests() {
     std::vector<GenerationRequest> all;
     std::uniform_int_distribution<TokenId> token(2, static_cast<TokenId>(config_.vocab_size) - 1);
@@ -127,7 +127,7 @@ TEST_P(LoraShardings, AnswerWhatOneDeviceAnswers) {
       ASSERT_EQ(got[i].tokens.size(), want[i].tokens.size());
       for (std::size_t t = 0; t < want[i].logprobs.size(); ++t) {
         ASSERT_NEAR(got[i].logprobs[t].logprob, want[i].logprobs[t].logprob, kTolerance);
-        if (got[i].tokens[t] != want[i].tokens[t]) break;  // a tie, behind which all is other
+        if (got[i].tokens[t] != want[i].tokens[t]) break;  // after a tie the contexts differ
       }
     }
   }

@@ -1,5 +1,5 @@
-// Allocations of the engine's thread fail, one or many, wherever in its round they are: no request
-// gets a wrong token, every one ends, nothing leaks, and the next ones are answered as ever.
+// Allocations of the engine's thread fail, one or many, anywhere in its loop: no request gets a
+// wrong token, every request ends, nothing leaks, and later requests are answered as usual.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ bool begins_with(const std::vector<TokenId>& whole, const std::vector<TokenId>& 
   return part.size() <= whole.size() && std::equal(part.begin(), part.end(), whole.begin());
 }
 
-// Its news comes from the engine's thread, whose allocations may fail from then on.
+// Marks the engine's thread, which runs the callback: its allocations may fail from then on.
 void mark_thread_of(Engine& engine) {
   may_fail_here(false);
   const auto generation = engine.submit(greedy({5, 6, 7}, 20)).value();
@@ -40,7 +40,7 @@ void mark_thread_of(Engine& engine) {
   generation->on_news({});
 }
 
-// Requests that are submitted together, and what each must say.
+// Requests that are submitted together, with their expected answers.
 class Load {
  public:
   Load(Engine& engine, std::vector<GenerationRequest> requests)
@@ -62,7 +62,7 @@ class Load {
   }
   std::int64_t num_failed() const { return num_failed_; }
 
-  // Without injection: everything is as it was, and nothing is left of what was.
+  // Checks without failures that everything works as before and that nothing is left over.
   void check_aftermath() {
     const std::int64_t before = num_failed_;
     play();
@@ -97,7 +97,7 @@ class Load {
   std::int64_t num_failed_ = 0;
 };
 
-// Fails one allocation of a play or several in a row, anywhere in it. True: some did.
+// Fails one allocation, or several in a row, at a random place. Returns true if any failed.
 bool play_with_failures(Load& load, std::int64_t allocations_of_play, std::mt19937_64& random) {
   const auto up_to = [&](std::int64_t most) {
     return 1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most));
@@ -129,7 +129,7 @@ void torture(Engine& engine, Load& load, int rounds) {
   ::testing::Test::RecordProperty("requests_lost", std::to_string(load.num_failed()));
 }
 
-// Prompts with a common beginning, of several lengths; the options vary.
+// Prompts of several lengths with a common beginning and varying options.
 std::vector<GenerationRequest> mixed_requests(const std::vector<std::string>& adapters) {
   std::vector<GenerationRequest> requests;
   for (int i = 0; i < 6; ++i) {
@@ -169,7 +169,7 @@ class MemoryFailure : public ::testing::Test {
   }
 };
 
-// Few pages and slots: sequences give way, adapters come and go, prefixes are forgotten.
+// Few pages and slots: sequences are preempted, adapters come and go, prefixes are evicted.
 TEST_F(MemoryFailure, EndsNoEngineAndGivesNoWrongToken) {
   EngineOptions options = small_engine_options(128);
   options.num_pages = 24;
@@ -186,7 +186,7 @@ TEST_F(MemoryFailure, EndsNoEngineAndGivesNoWrongToken) {
 TEST_F(MemoryFailure, IsOutlivedWhileWorkersComputeForAdaptersOnTheirWay) {
   const auto made = HandoffEngine::make(AdapterMode::planned, 6, 0, 0, [](EngineOptions& options) {
     options.max_device_adapters = 2;
-    // A worker that has been told to end may be waited for once more.
+    // A worker that was asked to end may be waited for once more.
     options.handoff.deadline_us = 300'000;
   });
   made->gate().open();
@@ -198,7 +198,7 @@ TEST_F(MemoryFailure, IsOutlivedWhileWorkersComputeForAdaptersOnTheirWay) {
   torture(engine, load, kRounds / 3);
 }
 
-// Again and again without a step that comes through: the engine gives up, and says so to all.
+// No step ever succeeds: the engine gives up and tells all requests.
 TEST_F(MemoryFailure, WithoutEndEndsTheEngineInOrder) {
   const auto made = TestEngine::dummy(small_model(1), DType::f32, small_engine_options(128));
   Engine& engine = *made->engine;
@@ -207,7 +207,7 @@ TEST_F(MemoryFailure, WithoutEndEndsTheEngineInOrder) {
   std::vector<std::unique_ptr<Generation>> running;
   for (int i = 0; i < 4; ++i) {
     auto submitted = engine.submit(greedy({5, 6, 7}, 50));
-    if (submitted) running.push_back(std::move(*submitted));  // else it has ended already
+    if (submitted) running.push_back(std::move(*submitted));  // else the engine has ended already
   }
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (engine.failure().ok() && std::chrono::steady_clock::now() < deadline) {

@@ -1,5 +1,5 @@
-// Steps prepared while the one before them runs, and decode steps from recordings, answer as plain
-// steps do, one after another.
+// Steps prepared while the previous one runs, and decode steps replayed from recordings, give the
+// same answers as plain steps one after another.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -19,7 +19,7 @@ namespace {
 
 const std::filesystem::path kDemo = "data/demo-llama";
 
-// A sanitizer spares the kernels and slows all that is around them.
+// A sanitizer slows everything except the kernels.
 const std::size_t kRequests = sanitized() ? 8 : 24;
 const int kRounds = sanitized() ? 1 : 2;
 const bool kEveryWay = !sanitized();
@@ -30,7 +30,7 @@ struct Way {
   std::int32_t max_graph_batch;
 };
 
-// Under a sanitizer the way that has the code of the others in it.
+// A sanitizer runs only the way that includes the code of the others.
 std::vector<Way> ways() {
   if (!kEveryWay) return {{"both", true, 64}};
   return {{"overlap", true, 0}, {"graphs", false, 64}, {"both", true, 64}};
@@ -47,8 +47,8 @@ EngineOptions plain(const EngineOptions& base) {
   return options_of({"plain", false, 0}, base);
 }
 
-// Requests of every kind: adapters, draws, penalties, biases, stops, ends, several continuations,
-// log probabilities of prompt and output, constraints, allowed tokens, bad words.
+// Requests of every kind: adapters, sampling, penalties, biases, stops, ends, several
+// continuations, log-probabilities of prompt and output, constraints, allowed tokens, bad words.
 std::vector<GenerationRequest> random_requests(std::mt19937& random, std::size_t count) {
   const std::vector<GoldenCase> cases = read_golden("data/golden.json");
   const auto chance = [&](unsigned percent) { return random() % 100 < percent; };
@@ -127,7 +127,7 @@ void expect_same(const std::vector<Collected>& got, const std::vector<Collected>
 }
 
 void expect_idle(TestEngine& engine) {
-  (void)run(*engine.engine, greedy({0, 5}, 1));  // whatever was void has passed
+  (void)run(*engine.engine, greedy({0, 5}, 1));  // void steps have ended
   const EngineStats stats = engine.engine->stats();
   EXPECT_EQ(stats.running, 0);
   EXPECT_EQ(stats.pages_kv, 0);
@@ -144,7 +144,7 @@ void expect_same_answers(const Way& way, const EngineOptions& base, bool must_pr
   auto after = TestEngine::load(kDemo, DType::f32, options_of(way, base));
   for (int round = 0; round < kRounds; ++round) {
     std::vector<GenerationRequest> requests = random_requests(random, kRequests);
-    // These begin together and grow to twice the pages that there are.
+    // These begin together and grow to twice the number of pages.
     for (TokenId id = 40; must_preempt && id < 48; ++id) {
       requests.insert(requests.begin(), greedy({0, id}, 40));
       requests.front().ignore_eos = true;
@@ -181,7 +181,7 @@ TEST_P(Overlap, AnswersTheSameThroughPreemption) {
   expect_same_answers(GetParam(), options, true);
 }
 
-// Readers that let go at any time: those that stay get their answers, and nothing is left behind.
+// Clients cancel at any time: the others get their answers, and nothing is left behind.
 TEST_P(Overlap, SurvivesCancellationAtAnyTime) {
   const std::uint64_t seed = test_seed();
   SCOPED_TRACE(::testing::Message() << "seed " << seed << " (TANDEM_TEST_SEED)");

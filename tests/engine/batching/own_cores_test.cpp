@@ -1,4 +1,4 @@
-// Where an engine's thread runs, and its devices' threads, beside CPU workers.
+// Tests on which cores an engine's thread and its devices' threads run beside CPU workers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// A host device. Its operations keep no core busy that is not the engine's: so does a GPU.
+// A host device that claims to compute elsewhere, as a GPU does, on no cores but the engine's.
 class ComputesElsewhere : public ForwardingDevice {
  public:
   explicit ComputesElsewhere(bool says_so)
@@ -40,7 +40,7 @@ class ComputesElsewhere : public ForwardingDevice {
   DeviceInfo info_;
 };
 
-// Of this process, by its name.
+// Finds the engine's thread of this process by its name.
 std::vector<int> cpus_of_engine_thread() {
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     std::string name;
@@ -50,7 +50,7 @@ std::vector<int> cpus_of_engine_thread() {
   return {};
 }
 
-// Where the device was told to keep to; `engine`: where the engine's thread was meanwhile.
+// Returns the cores given to the device; `engine_thread` receives those of the engine's thread.
 std::vector<int> kept_to(std::vector<int> engine_cpus, std::vector<int> readers,
                          bool elsewhere = true, std::vector<int>* engine_thread = nullptr) {
   ComputesElsewhere device(elsewhere);
@@ -73,7 +73,8 @@ TEST(OwnCores, AreWhatReadersLeaveOfThoseWithoutWorkers) {
 }
 
 TEST(OwnCores, HaveTheEnginesThread) {
-  // Cpus that there are not stand for others: the machine of a test may have one or two.
+  // Numbers of cpus that do not exist stand for others, because a test machine may have only one or
+  // two.
   constexpr int kNone = 1 << 20;
   const std::vector<int> all = cpus_of_thread();
   std::vector<int> engine_thread;

@@ -1,5 +1,6 @@
-// Reused KV changes no answer: prompts that share beginnings, adapters that are loaded again under
-// other names and with other content, evictions and preemptions, against an engine without a cache.
+// Reused KV changes no answer: prompts with common beginnings, adapters loaded again under other
+// names and with other content, evictions and preemptions are compared with an engine without a
+// cache.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +31,7 @@ std::vector<std::string> adapter_folders() {
   return folders;
 }
 
-// Pages of 4 tokens, and few of them.
+// Few pages, of 4 tokens each.
 EngineOptions options(bool prefix_cache, std::int32_t pages) {
   EngineOptions result = small_engine_options(64);
   result.page_tokens = 4;
@@ -40,7 +41,7 @@ EngineOptions options(bool prefix_cache, std::int32_t pages) {
 }
 
 constexpr std::int32_t kRoomy = 512;
-constexpr std::int32_t kTokens = 24;  // of an answer: more pages than were there when it began
+constexpr std::int32_t kTokens = 24;  // per answer: more pages than it found when it began
 
 std::unique_ptr<TestEngine> make(bool prefix_cache, std::int32_t pages = kRoomy) {
   return TestEngine::load(kModel, DType::f32, options(prefix_cache, pages));
@@ -52,7 +53,7 @@ std::vector<TokenId> counted(std::size_t length, TokenId first = 40) {
   return tokens;
 }
 
-// Runs a request alone; returns its tokens and how many of its prompt were found.
+// Runs a request alone; returns its tokens and the number of prompt tokens found in the cache.
 std::pair<std::vector<TokenId>, std::int32_t> answer(TestEngine& engine,
                                                      GenerationRequest request) {
   auto generation = engine.engine->submit(std::move(request)).value();
@@ -84,7 +85,7 @@ TEST(PrefixReuse, FindsTheAnswerToo) {
   const auto first = answer(*engine, greedy(conversation, 12)).first;
   conversation.insert(conversation.end(), first.begin(), first.end());
   conversation.push_back(50);
-  // 9 + 12 tokens, the last of which was never computed.
+  // 9 + 12 tokens, of which the last was never computed.
   EXPECT_EQ(answer(*engine, greedy(conversation, 2)).second, 20);
 }
 
@@ -143,7 +144,7 @@ TEST(PrefixReuse, NeverChangesTheTextWhateverIsSharedReloadedEvictedAndPreempted
   auto plain = make(false);
   auto cached = make(true, 40);  // 160 tokens
   Engine& served = *cached->engine;
-  // What the names "0", "1", "2" stand for now: an index into folders.
+  // The current meaning of the names "0", "1", "2": an index into folders.
   std::map<std::string, std::size_t> holds;
   for (const char* name : {"0", "1", "2"}) {
     holds[name] = random() % folders.size();
@@ -159,7 +160,7 @@ TEST(PrefixReuse, NeverChangesTheTextWhateverIsSharedReloadedEvictedAndPreempted
     return tokens;
   };
   std::vector<std::vector<TokenId>> prompts = {counted(30), counted(30, 400)};
-  // A sanitizer spares the kernels and slows all that is around them.
+  // A sanitizer slows everything except the kernels.
   const unsigned kRounds = sanitized() ? 3 : 20;
   for (unsigned round = 0; round < kRounds; ++round) {
     struct Asked {
@@ -181,7 +182,7 @@ TEST(PrefixReuse, NeverChangesTheTextWhateverIsSharedReloadedEvictedAndPreempted
       if (random() % 8 == 0) prompts.push_back(prompt);
       asked.push_back({folder, std::move(prompt), std::move(generation).value()});
     }
-    // While they run, a name changes hands.
+    // While they run, a name gets other contents.
     const std::string name = std::to_string(random() % 3);
     holds[name] = random() % folders.size();
     if (random() % 2 == 0) {
@@ -193,7 +194,7 @@ TEST(PrefixReuse, NeverChangesTheTextWhateverIsSharedReloadedEvictedAndPreempted
       const std::vector<TokenId> tokens = collect(*each.generation)[0].tokens;
       std::vector<TokenId> wanted = expected(each.folder, each.prompt);
       ASSERT_LE(tokens.size(), wanted.size());
-      if (tokens.size() < wanted.size()) wanted.resize(tokens.size());  // cancelled
+      if (tokens.size() < wanted.size()) wanted.resize(tokens.size());  // the request was cancelled
       ASSERT_EQ(tokens, wanted) << "round " << round << ", adapter " << each.folder;
     }
   }

@@ -1,5 +1,4 @@
-// Models and adapters of sizes that nothing was tuned for: a batch of many must equal one at a
-// time.
+// Models and adapters of unusual sizes: a batch of many must equal one at a time.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +40,7 @@ TEST_P(OddShapes, AnswerTheSameAloneAndInABatchOfAdapters) {
   const ModelSpec config = config_of(GetParam());
   EngineOptions options = small_engine_options(256);
   options.page_tokens = 5;
-  // The adapters of rank 512 on matrices of a hundred are larger than all KV.
+  // The adapters of rank 512 on matrices of about a hundred rows are larger than all KV.
   options.num_pages = 4096;
   options.host_tier_bytes = std::size_t{128} << 20;
   auto engine = TestEngine::dummy(config, DType::f32, options);

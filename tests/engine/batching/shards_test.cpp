@@ -1,6 +1,6 @@
-// An engine whose model is shared by several devices: what it answers is what one device answers,
-// also where tokens are constrained, prefixes are shared and adapters come and go; and a device
-// that fails holds up nobody for long.
+// An engine whose model is shared by several devices answers like one device, also with
+// constraints, shared prefixes, and adapters that come and go; a device that fails delays others
+// only briefly.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,8 @@ class Shards : public ::testing::Test {
     return created ? std::move(created).value() : nullptr;
   }
 
-  // For each of two devices: an engine on both, what it answers `tokens` of, and the one to fail.
+  // Calls `body` for each of two devices: with an engine on both, its answer of `tokens` tokens,
+  // and the device that is to fail.
   void with_each_failing(
       int tokens,
       const std::function<void(Engine&, FailingDevice&, const std::vector<TokenId>& want)>& body) {
@@ -71,7 +72,7 @@ TEST_F(Shards, GiveTheTextsOfOneDeviceToEveryKindOfRequest) {
     request.sampling.repetition_penalty = 1.2;
     requests.push_back(request);
   }
-  for (int turn = 0; turn < 2; ++turn) {  // the second finds prefixes
+  for (int turn = 0; turn < 2; ++turn) {  // round 1 finds prefixes
     std::vector<std::unique_ptr<Generation>> running;
     for (const GenerationRequest& request : requests) {
       running.push_back(two->engine->submit(request).value());
@@ -98,7 +99,8 @@ TEST_F(Shards, AStepThatFailsOnOneDeviceEndsItsRequestsAndTheEngineGoesOn) {
   });
 }
 
-// In the middle of a layer: the others wait for it, and what is told is its failure, not theirs.
+// It fails in the middle of a layer, where the others wait for it: its error is reported, not
+// theirs.
 TEST_F(Shards, AnOperationThatFailsOnOneDeviceIsWhatIsToldOfTheStep) {
   if (make_test_device()->info().is_cuda) GTEST_SKIP() << "a GPU is lost with what fails on it";
   with_each_failing(12, [](Engine& engine, FailingDevice& failing, const auto& want) {
@@ -110,7 +112,7 @@ TEST_F(Shards, AnOperationThatFailsOnOneDeviceIsWhatIsToldOfTheStep) {
   });
 }
 
-// The engine computes again what it had under way, and the clients hear nothing of it.
+// The engine computes the affected steps again, and clients notice nothing.
 TEST_F(Shards, AnExceptionWhileOneDevicesStepIsEnqueuedCostsTimeAlone) {
   with_each_failing(30, [](Engine& engine, FailingDevice& failing, const auto& want) {
     failing.fail_gemm(100, /*throws=*/true);

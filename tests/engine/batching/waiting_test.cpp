@@ -1,5 +1,4 @@
-// Requests that wait for a place in the batch of a real engine: who is given up, and who goes
-// first.
+// Requests wait for a place in the batch of a real engine: which are given up, and which go first.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +23,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// The demo model on a device that stands still when told to, by a clock that does, too.
+// The demo model on a device that the test can stop, with a clock that the test moves.
 class WaitingTest : public ::testing::Test {
  protected:
   void start(const std::function<void(EngineOptions&)>& adjust) {
@@ -41,14 +40,14 @@ class WaitingTest : public ::testing::Test {
     for (const char* name : {"python", "license"}) {
       ASSERT_TRUE(
           engine_->load_adapter(name, (dir / "adapters" / name).string(), false, false).ok());
-      // On the device from now on: nobody waits for a load.
+      // Loads it onto the device, so that later requests do not wait for a load.
       ASSERT_EQ(run(*engine_, greedy({0, 5}, 1, name))[0].finish, FinishReason::length);
     }
     device_.gate().hold();
   }
   void TearDown() override { device_.gate().let_go(); }
 
-  // Its number in the order of submission.
+  // Returns the request's number in the order of submission.
   std::size_t submit(const GenerationRequest& request) {
     const std::size_t number = running_.size();
     running_.push_back(engine_->submit(request).value());
@@ -63,7 +62,7 @@ class WaitingTest : public ::testing::Test {
     request.tenant = tenant;
     return submit(request);
   }
-  // Lets the device go and all of them end; their numbers in the order of their first tokens.
+  // Lets the device run until all have ended; returns their numbers in the order of first tokens.
   std::vector<std::size_t> order() {
     device_.gate().let_go();
     for (const auto& each : running_) EXPECT_EQ(collect(*each)[0].finish, FinishReason::length);
@@ -78,7 +77,7 @@ class WaitingTest : public ::testing::Test {
   std::mutex mutex_;
   std::vector<std::size_t> begun_;  // guarded by mutex_
   std::unique_ptr<Engine> engine_;
-  std::vector<std::unique_ptr<Generation>> running_;  // first to go
+  std::vector<std::unique_ptr<Generation>> running_;  // destroyed first
 };
 
 TEST_F(WaitingTest, GivesUpThoseAloneWhoseFirstTokenWouldComeTooLate) {
@@ -129,7 +128,7 @@ TEST_F(WaitingTest, LetsTenantsTakeTurns) {
   const std::size_t quiet = submit("quiet");
   const std::vector<std::size_t> begun = order();
   ASSERT_EQ(begun.size(), 51U);
-  // Behind the first, and another one at most, as it begins at the other's counter.
+  // It is behind the first one and at most one other, because it begins at the other's counter.
   EXPECT_LE(std::find(begun.begin(), begun.end(), quiet) - begun.begin(), 2);
   EXPECT_EQ(engine_->stats().tenants, 0);
 }
@@ -140,7 +139,7 @@ TEST_F(WaitingTest, KeepsABatchToItsAdaptersAndNobodyWaitingBeyondTheBound) {
     options.line.adapter_clusters = 1;
     options.line.max_passed_over = 3;
   });
-  // One place is python's for the whole time; the other is fought for.
+  // Adapter python has one place the whole time; the requests compete for the other.
   submit(greedy({0, 5}, 100, "python"));
   submit("", "python");
   const std::size_t other = submit("", "license");

@@ -1,4 +1,4 @@
-// Compiling in another process: bounded, killed, started again, confined.
+// Compiling in another process: its limits, its end, its restart, its confinement.
 #include "engine/constraint/compile_process.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ using AnswerKind = CompileAnswer::Kind;
 
 const TextConstraint kEasy{Kind::regex, "[0-9]{3}-[a-z]+"};
 
-// Takes half a second and more, the more the longer it is.
+// Takes half a second or more, growing with the number of dots.
 TextConstraint costly(std::size_t dots) {
   return {Kind::regex, std::string(dots, '.')};
 }
@@ -82,7 +82,7 @@ TEST_F(CompileProcesses, AreKilledAtTheDeadline) {
   ASSERT_EQ(process->compile(kEasy, in(seconds(10))).kind, AnswerKind::compiled);
   const pid_t pid = process->pid();
   EXPECT_EQ(process->compile(costly(60'000), in(milliseconds(20))).kind, AnswerKind::late);
-  EXPECT_NE(::kill(pid, 0), 0);  // and reaped
+  EXPECT_NE(::kill(pid, 0), 0);  // it was also reaped
   EXPECT_EQ(process->compile(kEasy, in(seconds(10))).kind, AnswerKind::compiled);
 }
 
@@ -99,7 +99,7 @@ TEST_F(CompileProcesses, AreStartedAgainWhenTheyWereKilled) {
   std::thread killer([&] { ::kill(busy, SIGABRT); });
   const CompileAnswer answer = process->compile(costly(60'000), in(seconds(30)));
   killer.join();
-  // Killed before it was asked, it has been replaced: then its limit ended the other one.
+  // If the process was killed before the request, it was replaced, and its limit ended the new one.
   if (answer.kind == AnswerKind::crashed) {
     EXPECT_THAT(answer.text, HasSubstr("signal 6"));
   } else {

@@ -1,4 +1,5 @@
-// What strangers may ask of a text: refused by name before anything is made of it.
+// Constraints from untrusted clients are checked, and refused with the name of the field, before
+// any of them is compiled.
 #include "engine/constraint/constraint_check.h"
 
 #include <gmock/gmock.h>
@@ -116,7 +117,7 @@ TEST(ConstraintCheck, CountsNoRepeatsInClassesAndLiterals) {
   EXPECT_TRUE(check_constraint({Kind::grammar, "root ::= \"" + repeated("*", 500) + "\""}).ok());
 }
 
-// {"anyOf": [...]} of so many strings, none as long as another.
+// Makes {"anyOf": [...]} of so many strings of different lengths.
 TextConstraint strings_of_lengths(int count) {
   std::string schema = R"({"anyOf":[)";
   for (int i = 1; i <= count; ++i) {

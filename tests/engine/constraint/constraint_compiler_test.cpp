@@ -1,4 +1,4 @@
-// Compiling: refused with the reason, done once, kept while there is room, given up on in time.
+// Compiling: refusals with a reason, single compilation, a bounded cache, and a time limit.
 #include "engine/constraint/constraint_compiler.h"
 
 #include <gmock/gmock.h>
@@ -100,7 +100,7 @@ TEST_F(Compiler, KeepsTheLatestThatFitIntoItsCache) {
   EXPECT_FALSE(kept(0, one, one));
 }
 
-// A pattern whose compilation takes many times what the options here allow.
+// Makes a pattern whose compilation takes many times what the options here allow.
 TextConstraint too_costly(int nth = 0) {
   return {Kind::regex, std::string(static_cast<std::size_t>(30'000 + nth), '.')};
 }
@@ -123,8 +123,8 @@ TEST_F(Compiler, GivesUpWhatTakesTooLongAndRemembersThatItDid) {
   EXPECT_TRUE(told_at_once);
 }
 
-// The slow lane has its process for so long that those that follow find it busy: they still get an
-// answer, and whoever asks for something ordinary is not among them.
+// The process for slow constraints stays busy, so the following slow ones find it busy: they still
+// get an answer, and ordinary constraints are not delayed.
 TEST_F(Compiler, CompilesOrdinaryOnesBesideThoseThatTakeTooLong) {
   ConstraintOptions options = hasty();
   options.slow.cpu = std::chrono::seconds(20);
@@ -138,7 +138,7 @@ TEST_F(Compiler, CompilesOrdinaryOnesBesideThoseThatTakeTooLong) {
     EXPECT_TRUE(ordinary.ok()) << ordinary.status().message();
     EXPECT_EQ(told, 0);
   }
-  EXPECT_EQ(told, 3);  // that it is shutting down
+  EXPECT_EQ(told, 3);  // the answer says that it is shutting down
 }
 
 TEST_F(Compiler, TellsThoseWhoWaitWhenItEnds) {
@@ -172,7 +172,7 @@ TEST_F(Compiler, RefusesAnotherRequestForWhatAStepFoundTooCostly) {
   EXPECT_THAT(again.status().message(), HasSubstr("too costly"));
 }
 
-// In milliseconds, of schemas that differ: none is in the cache.
+// Median in milliseconds, for schemas that differ, so that none is in the cache.
 double median_compile_ms(ConstraintCompiler& compiler, const std::string& name) {
   constexpr int kSchemas = 41;
   std::vector<double> times_ms;
@@ -186,14 +186,14 @@ double median_compile_ms(ConstraintCompiler& compiler, const std::string& name) 
                     name, i)};
     const TimePoint begin = SteadyClock().now();
     EXPECT_TRUE(compiler.compile_now(schema).ok());
-    // The first one starts what there is to start.
+    // The first compilation includes the start of the process.
     if (i > 0) times_ms.push_back(1e3 * seconds_between(begin, SteadyClock().now()));
   }
   std::nth_element(times_ms.begin(), times_ms.begin() + kSchemas / 2, times_ms.end());
   return times_ms[kSchemas / 2];
 }
 
-// Prints it; the bound is loose, as other programs may have the machine.
+// Prints the times; the bound is loose, because other programs may use the machine.
 TEST_F(Compiler, TakesLittleLongerInAnotherProcess) {
   ConstraintCompiler here(*tokenizer_, static_cast<std::int32_t>(tokenizer_->vocab_size()), {1},
                           {});

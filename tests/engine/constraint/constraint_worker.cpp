@@ -1,4 +1,4 @@
-// Stands in for `tandem constraint-worker`: the same process, in a program that is built sooner.
+// Stands in for `tandem constraint-worker`: the same process in a program that is built faster.
 #include <unistd.h>
 
 #include <cstdlib>

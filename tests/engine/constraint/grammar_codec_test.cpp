@@ -1,4 +1,4 @@
-// Grammars as bytes: the same masks on the other side, and no byte that is believed.
+// Grammars as bytes: decoding gives the same masks, and damaged bytes are refused or harmless.
 #include "engine/constraint/grammar_codec.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class GrammarCodec : public ::testing::Test {
     return std::make_unique<TokenFilter>(std::make_shared<const TokenRules>(
         SamplingParams{}, compiled, size_, std::vector<TokenId>{1}));
   }
-  // The masks along one random text under both are equal.
+  // Checks that both give the same masks along one random text.
   void expect_same_masks(const Compiled& one, const Compiled& two, std::mt19937& random) const {
     const auto left = filter_of(one), right = filter_of(two);
     const auto words = static_cast<std::size_t>(mask_words(size_));
@@ -85,7 +85,7 @@ TEST_F(GrammarCodec, RefusesBytesThatAreCutOrLongerAndSurvivesThoseThatAreOthers
     std::string changed = bytes;
     changed[random() % changed.size()] = static_cast<char>(random());
     const auto adopted = backend_.adopt(constraint, changed);
-    if (adopted) (void)try_out(*adopted, size_);  // whatever it allows, no index leads out of it
+    if (adopted) (void)try_out(*adopted, size_);  // whatever it allows, no index is out of range
   }
 }
 

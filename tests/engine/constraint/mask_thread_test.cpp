@@ -1,4 +1,4 @@
-// Masks on another thread: the same ones, and those that take too long are given up alone.
+// Masks computed on another thread are the same; only those that take too long are given up.
 #include "engine/constraint/mask_thread.h"
 
 #include <gmock/gmock.h>
@@ -30,7 +30,8 @@ class MaskThreads : public ::testing::Test {
             .output = {},
             .mask = std::vector<std::uint32_t>(static_cast<std::size_t>(mask_words(size_)))};
   }
-  // Whose next mask takes as long as to follow its output: some tenths of a second.
+  // A task that takes some tenths of a second, for its next mask as well as for following its
+  // output.
   MaskTask endless() {
     MaskTask each = task(filter({Kind::regex, "(a|b|ab|ba|aa)*"}));
     TokenId token = 0;

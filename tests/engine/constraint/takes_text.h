@@ -1,4 +1,4 @@
-// Whether a constraint's grammar takes a text as a whole.
+// Checks whether a constraint's grammar accepts a text as a whole.
 #pragma once
 
 #include <xgrammar/matcher.h>

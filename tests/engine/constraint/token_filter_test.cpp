@@ -1,4 +1,4 @@
-// Which token may come next.
+// Tests which token may come next.
 #include "engine/constraint/token_filter.h"
 
 #include <gmock/gmock.h>
@@ -47,7 +47,7 @@ class Filter : public ::testing::Test {
   TokenId token(const std::string& text) { return tokenizer_->encode(text, false).value().front(); }
 
   std::unique_ptr<Tokenizer> tokenizer_ = Tokenizer::load("data/demo-llama").value();
-  // A few more columns than the tokenizer has tokens, as models have.
+  // A few more columns than the tokenizer has tokens, as in models.
   std::int32_t size_ = static_cast<std::int32_t>(tokenizer_->vocab_size()) + 11;
   ConstraintCompiler compiler_{*tokenizer_, size_, {kEnd}, {}};
   std::vector<std::uint32_t> mask_ =
@@ -69,7 +69,7 @@ TEST_F(Filter, AllowsWhatContinuesTheTextAndTheEndWhenItIsWhole) {
   EXPECT_EQ(look(*each, {a, token("b"), kEnd}), Outlook::ended);
 }
 
-// XGrammar writes characters by their numbers on its way, with hex digits behind them.
+// XGrammar writes characters internally as numbers, which hex digits may follow.
 TEST_F(Filter, FollowsCharactersBeforeHexDigits) {
   const std::vector<std::pair<TextConstraint, std::string>> cases = {
       {{Kind::json_schema, R"({"const":"\u00e9a"})"}, "\"\u00e9a\""},
@@ -165,8 +165,8 @@ TEST_F(Filter, AllowsOfSpecialTokensThoseAloneThatATagNames) {
   EXPECT_THAT(allowed(), ::testing::Not(::testing::Contains(user)));
 }
 
-// Random walks: what is drawn is always a prefix of a match, and a filter that is set back anywhere
-// says what a fresh one says.
+// Random walks: a sampled text is always the prefix of a match, and a filter that goes back to any
+// place agrees with a new one.
 TEST_F(Filter, SaysTheSameAfterGoingBackAsAFreshOne) {
   const std::uint64_t seed = test_seed();
   SCOPED_TRACE(::testing::Message() << "seed " << seed << " (TANDEM_TEST_SEED)");

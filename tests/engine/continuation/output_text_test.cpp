@@ -16,7 +16,7 @@ const Tokenizer& demo_tokenizer() {
   return *tokenizer;
 }
 
-// Pushes the tokens of `text`; what was shown after each of them.
+// Pushes the tokens of `text` and records the text shown after each of them.
 struct Shown {
   std::vector<std::string> pieces;
   std::string all;
@@ -58,7 +58,7 @@ TEST(OutputText, KeepsTheSpecialTokensThatItIsToldTo) {
   EXPECT_EQ(say(false, {}), "<|user|><|assistant|>");
 }
 
-// The text of a demo answer with <|user|> in it, which it skips, and what ended it.
+// Shows a demo answer that contains <|user|>, which is skipped, and what ended it.
 Shown show_with_user(const std::vector<std::string>& stops, bool include_stop = false,
                      bool stops_count = true) {
   OutputText output(demo_tokenizer(), true, stops, include_stop);
@@ -146,7 +146,7 @@ TEST(OutputText, CutsLikeAStringSearchOverRandomTextsAndStops) {
     ASSERT_EQ(shown.all, text.substr(0, cut)) << "round " << round;
     ASSERT_EQ(shown.stopped_by.has_value(), cut != std::string::npos);
     for (const std::string& piece : shown.pieces) {
-      // A piece never begins inside a character.
+      // No piece begins inside a character.
       ASSERT_TRUE(piece.empty() || (static_cast<unsigned char>(piece[0]) & 0xC0U) != 0x80U);
     }
   }

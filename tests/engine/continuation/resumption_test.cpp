@@ -1,4 +1,4 @@
-// What was generated before is said again as it was, and what cannot have been is refused.
+// Earlier output is repeated unchanged, and output that is impossible is refused.
 #include "engine/continuation/resumption.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ TEST_F(ResumptionTest, SaysTheTextOfEachTokenAgain) {
     EXPECT_EQ(said.text_ends[i], text.size()) << "token " << i;
   }
   EXPECT_EQ(said.text, text);
-  // And goes on where they end.
+  // Generation continues after the earlier tokens.
   const std::vector<TokenId> more = encode("        self.fp.close()");
   for (const TokenId token : more) {
     EXPECT_EQ(made->all.front().text.push(token, true), fresh.push(token, true));
@@ -119,9 +119,9 @@ TEST_F(ResumptionTest, TakesTheRoutersWordForWhatIsOver) {
 }
 
 TEST_F(ResumptionTest, RefusesWhatCannotHaveBeenGenerated) {
-  request.before = {{{5, 3, 6}, false}};  // goes on after its end
+  request.before = {{{5, 3, 6}, false}};  // has tokens after the end
   EXPECT_EQ(make().status().code(), StatusCode::invalid_argument);
-  request.before = {{{5}, false}, {{5}, false}};  // of a request for one
+  request.before = {{{5}, false}, {{5}, false}};  // two choices for a request of one
   EXPECT_FALSE(check_before(request, vocab_size).ok());
   request.before = {{{static_cast<TokenId>(vocab_size)}, false}};
   EXPECT_FALSE(check_before(request, vocab_size).ok());

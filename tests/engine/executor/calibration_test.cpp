@@ -1,4 +1,4 @@
-// Before it serves anybody an engine measures what loads, steps and handovers take.
+// An engine measures loads, steps and handovers before it serves requests.
 #include "engine/executor/calibration.h"
 
 #include <gtest/gtest.h>
@@ -23,8 +23,8 @@ std::unique_ptr<HandoffEngine> calibrated(double link_gbps, int adapters, double
       small_model(8));
 }
 
-// 0.05 GB/s where the figures say 5.5, and of each copy so much beside that. A load's last pieces
-// take long beside what an emulated link makes up for when it overslept (LinkPacer::kCredit).
+// The link has 0.05 GB/s where the costs say 5.5, and a delay per copy. Without the delay, the
+// emulated link could make up for oversleeping (LinkPacer::kCredit) in a load's last pieces.
 std::unique_ptr<HandoffEngine> over_slow_link() {
   return calibrated(0.05, 0, 20,
                     [](EngineOptions& options) { options.handoff.costs.link_bytes_per_s = 5.5e9; });
@@ -137,8 +137,8 @@ TEST(Calibration, PutsNoMoreSequencesIntoAStepThanMayBe) {
   EXPECT_GT(count(served->engine->lessons()->costs.layers), 0U);
 }
 
-// Loads that are held back behind what workers have no room for: the step waits for them, and so
-// more pieces go onto their stream than it has room for.
+// Loads are held back behind layers for which workers have no room: the step waits for them, so
+// their stream gets more pieces than it has room for.
 TEST(Calibration, LetsLoadsGoThatAStepHasToWaitFor) {
   const auto served = HandoffEngine::make(
       AdapterMode::planned, 0, 0, 0,

@@ -16,7 +16,7 @@ namespace {
 using Work = Planning::Work;
 
 constexpr StepKind kDecode{4, true};
-constexpr double kLeastSlack = 1e-4;  // as the timer has it
+constexpr double kLeastSlack = 1e-4;  // the same value as in the timer
 
 TimePoint at_s(double seconds) {
   return TimePoint() + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
@@ -25,14 +25,14 @@ double seconds_of(TimePoint at) {
   return seconds_between(TimePoint(), at);
 }
 
-// An engine and its device: one step runs, and the next is planned when the timer says so, or when
-// the one that runs ends; planning takes `lead` until the device has it.
+// Simulates an engine and its device. One step runs; the next is planned when the timer says so or
+// when the running one ends, and reaches the device `lead` seconds later.
 class Machine {
  public:
   struct Told {
     bool held = false;
     double gap = 0;
-    double early = 0;  // how long the device had it before it was its turn
+    double early = 0;  // seconds in the device's queue before it began
   };
 
   explicit Machine(double takes = 4e-3, double lead = 1e-4) {
@@ -41,7 +41,7 @@ class Machine {
     end_ = begun_ + takes;
   }
 
-  // Puts a step behind the one that runs, which then ends.
+  // Enqueues a step behind the running one, which then ends.
   Told step(double takes, double lead, std::optional<StepKind> kind = kDecode,
             Work work = Work::decode, bool counts = true) {
     Told told;
@@ -64,7 +64,7 @@ class Machine {
   void steps(int count, double takes = 4e-3, double lead = 1e-4) {
     for (int i = 0; i < count; ++i) step(takes, lead);
   }
-  // Of the step that runs: how long before its expected end the next is planned.
+  // Seconds from the start of the running step to the planning of the next.
   std::optional<double> planned_after(Work work = Work::decode) const {
     const std::optional<TimePoint> at = timer.plan_at(work);
     if (!at) return std::nullopt;
@@ -75,7 +75,7 @@ class Machine {
   EnqueueTimer timer;
 
  private:
-  double begun_ = 0;  // the step that runs
+  double begun_ = 0;  // begin of the running step
   double end_ = 0;
 };
 
@@ -153,7 +153,7 @@ TEST(EnqueueTimer, KnowsHowLongEachKindOfStepTakes) {
   EXPECT_GT(machine.planned_after().value(), 39e-3);
 }
 
-// They take no less, as a rule.
+// A step with more rows takes no less time, as a rule.
 TEST(EnqueueTimer, TakesWhatFewerRowsTakeForAKindThatIsNew) {
   Machine machine;
   machine.steps(20);
@@ -179,7 +179,7 @@ TEST(EnqueueTimer, TakesNoStallForATrend) {
   Machine machine;
   machine.steps(300);
   const double before = *machine.planned_after();
-  machine.step(2.0, 1e-4);  // and the step that is cut short by seeing its end late
+  machine.step(2.0, 1e-4);  // then a step that looks short, since the host saw this end late
   machine.step(1e-3, 0.5);
   machine.steps(1);
   ASSERT_TRUE(machine.planned_after());
@@ -192,7 +192,7 @@ TEST(EnqueueTimer, LearnsNothingFromStepsThatFailed) {
   const double before = *machine.planned_after();
   for (int i = 0; i < 20; ++i) machine.step(1e-3, 1e-4, kDecode, Work::decode, false);
   machine.step(4e-3, 1e-4, kDecode, Work::decode, false);
-  // Each ended early: the margin is wide now, and what steps take is as it was.
+  // Each failed step ended early, so the margin is wide now; the learned durations are unchanged.
   EXPECT_FALSE(machine.planned_after());
   machine.steps(1000);
   EXPECT_NEAR(*machine.planned_after(), before, 1e-8);
@@ -209,7 +209,7 @@ TEST(EnqueueTimer, FollowsStepsThatBecomeLongerOrShorter) {
   EXPECT_LE(machine.timer.counts().late - late, 3U);
 }
 
-// Whatever steps and planning take.
+// This holds for any durations of steps and planning.
 TEST(EnqueueTimer, NeverPlansLaterThanTheSecondShortestOfTheLastStepsWouldEnd) {
   const std::uint64_t seed = test_seed();
   SCOPED_TRACE(::testing::Message() << "seed " << seed << " (TANDEM_TEST_SEED)");
@@ -243,7 +243,7 @@ TEST(EnqueueTimer, NeverPlansLaterThanTheSecondShortestOfTheLastStepsWouldEnd) {
   EXPECT_GT(held, 0U);
 }
 
-// As a GPU's decode steps are, with a prompt now and then.
+// Durations like those of a GPU's decode steps, with a prompt now and then.
 TEST(EnqueueTimer, ComesToFewGapsAndSmallMargins) {
   const std::uint64_t seed = test_seed();
   SCOPED_TRACE(::testing::Message() << "seed " << seed << " (TANDEM_TEST_SEED)");

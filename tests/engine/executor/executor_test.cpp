@@ -1,4 +1,4 @@
-// An executor without an engine: plans are made by hand.
+// Tests an executor without an engine: the plans are made by hand.
 #include "engine/executor/executor.h"
 
 #include <gmock/gmock.h>
@@ -22,12 +22,12 @@ using Tokens = std::vector<TokenId>;
 
 constexpr std::int32_t kPages = 200;
 constexpr std::int32_t kPageTokens = 4;
-constexpr std::int32_t kPagesOfOne = 8;  // of every sequence here, one after another
+constexpr std::int32_t kPagesOfOne = 8;  // consecutive pages of each sequence
 const Tokens kPrompt = {5, 42, 79, 116, 153, 190, 227};
 
-// Makes plans whose sequences are numbers: sequence s has pages s * kPagesOfOne and those after it.
+// Makes plans with numbered sequences: sequence s has pages s * kPagesOfOne and those after it.
 struct Plan : StepPlan {
-  // Samples, greedily, after the last `sampled` of the tokens.
+  // Samples greedily after the last `sampled` of the tokens.
   Plan& add(int sequence, std::int64_t start, const Tokens& ids, std::int32_t sampled = 1,
             AdapterSlot adapter = {}) {
     Entry entry;
@@ -51,7 +51,7 @@ class ExecutorTest : public ::testing::Test {
   ExecutorTest() {
     store_ = AdapterStore::create(device_, config_, DType::f32, {}).value();
     make_executor({});
-    // Adapters take pages from the top; the sequences' are the lowest.
+    // Adapters take pages from the top; the sequences have the lowest ones.
     for (int i = 0; i < 10 * kPagesOfOne; ++i) taken_.push_back(pool_.take_page());
     EXPECT_EQ(taken_.back(), PageId(10 * kPagesOfOne - 1));
   }
@@ -81,7 +81,7 @@ class ExecutorTest : public ::testing::Test {
     executor_->enqueue(plan);
     return tokens_of(executor_->wait());
   }
-  // `count` tokens after kPrompt, a step each.
+  // Generates `count` tokens after kPrompt, one per step.
   Tokens decode(int sequence, int count, AdapterSlot adapter = {}) {
     Tokens made = run(Plan().add(sequence, 0, kPrompt, 1, adapter));
     for (int i = 1; i < count; ++i) {
@@ -96,7 +96,7 @@ class ExecutorTest : public ::testing::Test {
     executor_->enqueue(plan);
     return executor_->wait().samples[0].logprob;
   }
-  // The executor does not wait for the load; nor does this.
+  // Starts a load; neither this function nor the executor waits for it.
   AdapterSlot load(const std::string& name, std::uint64_t seed) {
     using enum Module;
     Adapter adapter =
@@ -137,7 +137,7 @@ TEST_F(ExecutorTest, PutsInWhatTheStepBeforeSamples) {
   const Tokens alone = decode(0, 3);
   executor_->enqueue(Plan().add(2, 0, {7, 8}).add(1, 0, kPrompt));
   EXPECT_FALSE(executor_->full());
-  executor_->enqueue(Plan().add(1, 7, {-1 - 1}));  // the second sample of the step before
+  executor_->enqueue(Plan().add(1, 7, {-1 - 1}));  // the second sample of the previous step
   EXPECT_TRUE(executor_->full());
   const StepResult first = executor_->wait();
   EXPECT_THAT(first.entries, ::testing::ElementsAre(1002, 1001));
@@ -148,7 +148,7 @@ TEST_F(ExecutorTest, PutsInWhatTheStepBeforeSamples) {
   EXPECT_TRUE(executor_->empty());
 }
 
-// As a draft is checked: every token of an entry with several new ones is sampled.
+// A draft is checked this way: an entry with several new tokens is sampled after each of them.
 TEST_F(ExecutorTest, SamplesAfterEveryTokenOfAnEntryThatAsksForIt) {
   const Tokens made = decode(0, 4);
   ASSERT_EQ(run(Plan().add(1, 0, kPrompt)), Tokens{made[0]});
@@ -180,7 +180,7 @@ TEST_F(ExecutorTest, LooksAtTheHistoryAndTheBiasesOfEachSampleAlone) {
   plan.history = {1, 2, plain[0]};
   plan.samples[1].how.history_len = 3;
   plan.samples[1].how.prompt_len = 2;
-  plan.samples[1].how.presence_penalty = 1e6F;  // not that token again
+  plan.samples[1].how.presence_penalty = 1e6F;  // forbids that token
   plan.biases = {{3, 0}, {9, 1e6F}};
   plan.samples[2].how.bias = 1;
   plan.samples[2].how.num_biases = 1;
@@ -237,19 +237,19 @@ TEST_F(ExecutorTest, TellsWhenToPlanBehindAStepWhoseTimeIsKnown) {
   EXPECT_TRUE(plan_at());
   wait();
   EXPECT_FALSE(plan_at());
-  std::uint32_t word = 0;  // its load may not arrive before the step is enqueued
+  std::uint32_t word = 0;  // holds the load until the step is enqueued
   executor_->tier().loads().hold(&word, 1);
   enqueue(Plan().add(0, 0, kPrompt, 1, load("late", 3)));
   EXPECT_FALSE(plan_at()) << "it waits for its adapter, nobody knows how long";
   wait();
 }
 
-// The host may see late that a step has ended: it is busy with the next one.
+// The host may notice the end of a step late, because it is busy with the next one.
 TEST_F(ExecutorTest, CostsAreLearntFromWhatTheDeviceSaysThatStepsTook) {
   HandoffOptions handoff;
   handoff.groups.resize(1);
   handoff.groups[0].spare_worker_slots = 1;
-  handoff.start_workers = &WorkerPool::start;  // somebody else may: nobody does
+  handoff.start_workers = &WorkerPool::start;  // no workers start
   executor_.reset();
   make_executor(handoff);
   for (int i = 0; i < 3; ++i) {

@@ -10,8 +10,8 @@ TimePoint at_ms(double ms) {
          std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::milli>(ms));
 }
 
-// Decode steps that the model says take 4 ms and that take 12, two under way, until `rounds` have
-// ended; the last one begins at the time returned, with none behind it.
+// Simulates decode steps that take 12 ms instead of the model's 4, with two in the queue, until
+// `rounds` have ended. The last one begins at the returned time, with none behind it.
 double run_slow_steps(StepForecast& forecast, int rounds) {
   double now = 0;
   forecast.add(at_ms(now), 4e-3);
@@ -40,8 +40,8 @@ TEST(StepForecast, CountsDownTheStepThatRunsAndAddsTheOneBehindIt) {
   EXPECT_NEAR(forecast.busy_for(at_ms(3)), 6e-3, 1e-9);
 }
 
-// A load that begins now has all of the second step's time before the third begins, though the
-// first was late.
+// The second step gets its whole time although the first is late: a load that begins now has at
+// least this long before the third step begins.
 TEST(StepForecast, LetsTheStepBehindALateOneTakeItsWholeTime) {
   StepForecast forecast;
   forecast.add(at_ms(0), 4e-3);
@@ -80,7 +80,7 @@ TEST(StepForecast, TakesPlannedStepsAtTheirWordAndLearnsNothingFromThem) {
     EXPECT_NEAR(forecast.busy_for(at_ms(now + 12)), 7e-3, 1e-9);
     forecast.end_oldest(at_ms(now + 13), true);
     forecast.add(at_ms(now + 13), 4e-3);
-    forecast.end_oldest(at_ms(now + 13), false);  // failed
+    forecast.end_oldest(at_ms(now + 13), false);  // a failed step
   }
   EXPECT_NEAR(forecast.pace(), 3, 1e-6);
 }

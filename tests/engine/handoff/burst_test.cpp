@@ -1,4 +1,4 @@
-// Adapters that are asked for together begin in the turns that the admission plans.
+// Adapters that are requested together begin in the steps that the admission has planned.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,15 +14,15 @@ namespace {
 constexpr int kAdapters = 6;
 constexpr double kLinkGbps = 0.002;  // a load takes many steps
 
-// Those whose prompts are in it; the others go on, with a row each.
+// Counts adapters whose prompts are in the step; the others continue with one row each.
 std::size_t num_beginning(const PlanRequest& request) {
   return static_cast<std::size_t>(
       std::count_if(request.adapters.begin(), request.adapters.end(),
                     [](const ColdAdapter& adapter) { return adapter.rows > 1; }));
 }
 
-// Waits for every layer. A step takes as long as `seconds` says for the number of those that
-// begin in it.
+// A planner that waits for every layer. `seconds` gives the duration of a step by the number of
+// adapters that begin in it.
 HandoffPlan wait_for_all(const PlanRequest& request, double (*seconds)(std::size_t)) {
   HandoffPlan plan;
   for (const ColdAdapter& adapter : request.adapters) {
@@ -34,8 +34,8 @@ HandoffPlan wait_for_all(const PlanRequest& request, double (*seconds)(std::size
   return plan;
 }
 
-// And no admission. Of a step that is planned the link is no matter any more: loads have their
-// times, and one at least is still on its way.
+// True for requests to plan a step, not an admission. For a step the link no longer matters: loads
+// have known arrival times, and at least one is still on its way.
 bool is_of_a_step(const PlanRequest& request) {
   const auto is_late = [](double time) { return time > 0; };
   return request.link_busy_for == 0 &&
@@ -46,7 +46,7 @@ bool is_of_a_step(const PlanRequest& request) {
          });
 }
 
-// The most adapters of a burst that begin in one step.
+// Returns the largest number of adapters of a burst that begin in one step.
 std::size_t most_in_a_step(double (*seconds)(std::size_t)) {
   std::atomic<std::size_t> most = 0;
   auto served = HandoffEngine::make(
@@ -80,11 +80,11 @@ TEST(Burst, BeginsAtOnceWhereStepsOfSeveralTakeNoLonger) {
   EXPECT_GT(most_in_a_step([](std::size_t) { return 1e-3; }), 1U);
 }
 
-// The second comes while the first one's load is ordered, which takes long for many.
+// The second request comes while the first one's load is being ordered, which may take long.
 TEST(Burst, TakesInWhoComesWhileLoadsAreOrdered) {
   Engine* engine = nullptr;
   std::unique_ptr<Generation> second;
-  std::vector<std::size_t> sizes;  // of what is planned, in order
+  std::vector<std::size_t> sizes;  // number of adapters of each plan, in order
   auto served =
       HandoffEngine::make(AdapterMode::planned, 2, kLinkGbps, 0, [&](EngineOptions& options) {
         options.handoff.plan = [&](const CostModel&, const PlanRequest& request) {
@@ -98,7 +98,7 @@ TEST(Burst, TakesInWhoComesWhileLoadsAreOrdered) {
   EXPECT_TRUE(collect(*first).front().error.ok());
   ASSERT_NE(second, nullptr) << "nothing was planned";
   EXPECT_TRUE(collect(*second).front().error.ok());
-  served->engine.reset();  // its thread has ended
+  served->engine.reset();  // its thread has ended then
   ASSERT_GE(sizes.size(), 2U);
   EXPECT_EQ(sizes[0], 1U);
   EXPECT_EQ(sizes[1], 2U) << "no step went without it";

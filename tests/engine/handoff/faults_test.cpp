@@ -1,5 +1,5 @@
-// Workers that never answer, answer late, or write garbage, under load: every request gets the text
-// of an engine that holds all adapters; nothing is left behind.
+// Workers never answer, answer late, or write garbage, under load: every request gets the text of
+// an engine that holds all adapters, and nothing is left behind.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -15,7 +15,7 @@ namespace {
 
 const int kRequests = sanitized() ? 16 : 48;
 const double kLinkGbps =
-    sanitized() ? 0.002 : 0.01;  // steps are slow as well: loads must not be over before them
+    sanitized() ? 0.002 : 0.01;  // steps are slow as well, and loads must not end before them
 constexpr int kAdapters = 10;
 constexpr unsigned kSeed = 20261120;
 
@@ -72,7 +72,7 @@ void expect_nothing_left(HandoffEngine& served) {
   }
 }
 
-// The group jobs that workers of each mailbox have computed.
+// Returns the number of group jobs that the workers of each mailbox have computed.
 std::vector<std::uint64_t> jobs_of(const std::vector<const Mailbox*>& mailboxes) {
   std::vector<std::uint64_t> jobs;
   for (const Mailbox* mailbox : mailboxes) {
@@ -84,7 +84,7 @@ std::vector<std::uint64_t> jobs_of(const std::vector<const Mailbox*>& mailboxes)
   return jobs;
 }
 
-// A link on which loads take several steps, and room for a third of the adapters.
+// Room for a third of the adapters, so that loads, which take several steps, are frequent.
 void tight(EngineOptions& options) {
   options.max_device_adapters = 4;
   options.prefix_cache = true;
@@ -95,8 +95,9 @@ std::vector<Answer> wanted(const std::vector<GenerationRequest>& requests) {
   return answers(*oracle->engine, requests);
 }
 
-// Whether the condition comes true, with a few requests more at a time: which layers workers are
-// given is a matter of what has arrived when a step is planned. `round` goes on from call to call.
+// Sends more requests, a few at a time, until the condition holds; returns whether it does. Repeats
+// because the layers that workers get depend on what has arrived when a step is planned. `round`
+// continues from call to call.
 bool goes_on_until(HandoffEngine& served, unsigned& round,
                    const std::function<bool(const EngineStats&)>& condition) {
   for (; !condition(served.engine->stats()) && round < 200; ++round) {
@@ -174,7 +175,7 @@ TEST_P(Faults, CostClientsNothingButTime) {
   EXPECT_TRUE(goes_on_until(*served, round, [](const EngineStats& stats) {
     return stats.handoff_timed_out > 0 && stats.replays > 0;
   }));
-  // The dead are replaced: workers compute again.
+  // Dead workers are replaced, and the new ones compute.
   served->faults.silent = 0;
   EXPECT_TRUE(
       goes_on_until(*served, round, [&](const EngineStats&) { return served->faults.clears > 0; }));
@@ -193,7 +194,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Faults,
                                            Fault{"late_for_two_devices", 0, 40, true, 2}),
                          [](const auto& param) { return std::string(param.param.name); });
 
-// Workers, and a share of the host tier, on two nodes.
+// There are workers and a share of the host tier on each of two nodes.
 class TwoNodes : public ::testing::TestWithParam<AdapterMode> {
  protected:
   TwoNodes() {
@@ -213,7 +214,7 @@ class TwoNodes : public ::testing::TestWithParam<AdapterMode> {
         });
   }
   std::vector<std::uint64_t> jobs() const { return jobs_of(mailboxes_); }
-  // With all adapters used, and again: which of them are cold, and for how long, is the load's.
+  // Uses all adapters, repeatedly: which of them are cold, and for how long, depends on the timing.
   void answer_until(const std::function<bool()>& condition) {
     for (unsigned round = 0; round == 0 || (!condition() && round < 50); ++round) {
       const std::vector<GenerationRequest> requests = mixed_requests(kSeed + round, kRequests);

@@ -1,4 +1,4 @@
-// What the planner is told of adapters that are on their way. How it plans is judged in
+// The input that the planner gets about adapters that are loading. Its plans are tested in
 // tests/scheduler/planning/coldstart.
 #include "engine/handoff/handoff_planner.h"
 
@@ -18,7 +18,7 @@ constexpr double kStandsStill_s = 20e-3;
 constexpr std::array<std::uint64_t, 1> kBothWorkerSlots = {3};
 constexpr std::array<MailboxWorkers, 1> kBothWorkers = {{{.all = 3}}};
 
-// Many that took so long; returned is how long one is expected to take then.
+// Observes many steps of this duration; returns the duration expected afterwards.
 double see_steps(HandoffPlanner& planner, double seconds) {
   for (int i = 0; i < 32; ++i) planner.observe_step(8, seconds);
   return planner.step_time(8);
@@ -27,7 +27,8 @@ double see_steps(HandoffPlanner& planner, double seconds) {
 class HandoffPlannerTest : public ::testing::Test {
  protected:
   HandoffPlannerTest() {
-    // Workers answer at once, the link takes for ever: whoever plans hands over.
+    // The costs say that workers are immediate and the link endless, so plans hand over if they
+    // can.
     options_.costs.link_bytes_per_s = 1e3;
     options_.costs.worker_job_s = 0;
     options_.costs.trip_s = 0;
@@ -40,12 +41,12 @@ class HandoffPlannerTest : public ::testing::Test {
     return {read_.config, 1, whole_loads, options_, *read_.host, read_.clock};
   }
   ~HandoffPlannerTest() override { read_.tier->loads().let_go(); }
-  // None of it arrives, read or not.
+  // Starts a load of which nothing arrives, whether it was read or not.
   void load() {
     read_.tier->loads().hold(&hold_, 1);
     ASSERT_EQ(read_.tier->start(read_.lease), DeviceTier::Start::on_its_way);
   }
-  // So slow that one takes much longer than two; the adapter has been read.
+  // Workers are so slow that one takes much longer than two; the adapter has been read.
   void load_beside_slow_workers() {
     load();
     read_.end();
@@ -148,7 +149,7 @@ TEST_F(HandoffPlannerTest, OrdersLoadsForThoseWhoAreAwakeWhereTheOthersTakeLonge
   EXPECT_GE(admission({3, 3, 10}).ends.at(0), 10);
 }
 
-// What plans came to is known to the next engine.
+// Step times learned while a worker is missing do not replace those from before.
 TEST_F(HandoffPlannerTest, KnowsAgainWhatItKnewBeforeAWorkerWasMissing) {
   ManualClock clock;
   HandoffPlanner planner(read_.config, 1, false, options_, *read_.host, clock);
@@ -167,7 +168,8 @@ TEST_F(HandoffPlannerTest, KnowsAgainWhatItKnewBeforeAWorkerWasMissing) {
   planner.note_workers(kBothWorkerSlots);
   EXPECT_DOUBLE_EQ(planner.step_time(8), slow) << "nobody was missing";
 
-  // Faults soon after others find what was known before those; later ones what is known then.
+  // Faults soon after another fault restore what was known before both; later faults what is known
+  // then.
   planner.note_workers(one);
   planner.note_workers(kBothWorkerSlots);
   EXPECT_DOUBLE_EQ(planner.step_time(8), usual);
@@ -179,7 +181,7 @@ TEST_F(HandoffPlannerTest, KnowsAgainWhatItKnewBeforeAWorkerWasMissing) {
   EXPECT_DOUBLE_EQ(planner.step_time(8), later);
 }
 
-// A worker slot that nobody takes any more: faults of others are those of a whole fleet.
+// After a minute the missing worker counts as lost, so what was learned without it stays valid.
 TEST_F(HandoffPlannerTest, ForgetsNothingForAWorkerThatHasBeenGoneForLong) {
   ManualClock clock;
   HandoffPlanner planner(read_.config, 1, false, options_, *read_.host, clock);
@@ -197,7 +199,7 @@ TEST_F(HandoffPlannerTest, ForgetsNothingForAWorkerThatHasBeenGoneForLong) {
   EXPECT_DOUBLE_EQ(planner.step_time(8), since);
 }
 
-// An adapter that has been read and is on its way, over a link so slow that workers pay.
+// An adapter that was read and is loading over a link so slow that workers pay.
 class HandoffPlannerMemory : public ::testing::Test {
  protected:
   HandoffPlannerMemory() {
@@ -225,7 +227,7 @@ class HandoffPlannerMemory : public ::testing::Test {
   std::uint32_t hold_ = 0;
 };
 
-// All but one of the last handovers were held up: nothing is handed over, nothing learnt.
+// Nearly all recent handovers stalled, so nothing is handed over, and nothing would be learned.
 TEST_F(HandoffPlannerMemory, HopesWhereNothingIsHandedOver) {
   for (FactorTracker::Lessons& kind : options.lessons.costs.stalls) {
     kind.fill({1, 400, 400, 400, 400, 400, 400});
@@ -246,7 +248,7 @@ TEST_F(HandoffPlannerMemory, HasStepsWaitWherePlansLostBeforeTheRestart) {
   HandoffPlanner before(adapter.config, 1, false, options, *adapter.host, adapter.clock);
   HandoffStep step = plan(before);
   ASSERT_EQ(step.groups.size(), 1U);
-  // What the device would have told: nothing that costs could be learnt from.
+  // Stands in for the device's report, from which no costs can be learned.
   std::vector<std::uint64_t> times(step.layers.size() * kNumSites);
   std::vector<std::uint32_t> tickets(times.size() * kMaxColdGroups);
   step.times = times.data();

@@ -17,7 +17,7 @@ TimePoint at_us(std::int64_t us) {
   return TimePoint(microseconds(us));
 }
 
-// Two groups of two mailboxes; layers 0, 1 and 3 offer at qkv and down, layer 2 nothing.
+// Two groups in two mailboxes; layers 0, 1 and 3 offer at qkv and down, and layer 2 offers nothing.
 class HandoffTrace : public ::testing::Test {
  protected:
   HandoffTrace() {
@@ -32,7 +32,7 @@ class HandoffTrace : public ::testing::Test {
     for (const std::size_t l : {0U, 1U, 3U}) {
       for (const std::size_t site : {0U, 3U}) step.layers[l].sites[site].cpu_groups = 3;
     }
-    // The first group by workers in layers 0 and 3, the second in 1 alone.
+    // Workers take the first group in layers 0 and 3, and the second only in layer 1.
     const std::vector<std::uint32_t> of_offers = {kCpu, kGpu, kGpu, kGpu, kGpu, kCpu,
                                                   kGpu, kGpu, kGpu, kGpu, kCpu, kGpu};
     for (std::size_t i = 0; i < of_offers.size(); ++i) {

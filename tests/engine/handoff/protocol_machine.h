@@ -1,4 +1,4 @@
-// The model of the handoff's protocol (protocol_model.h) itself: what each party can do next.
+// The transitions of the handoff protocol's model (protocol_model.h): what each party can do next.
 #pragma once
 
 #include <functional>
@@ -17,10 +17,10 @@ inline u8 generation(int request) {
   return static_cast<u8>(request + 1);
 }
 
-// Is told of an action, what it leads to, and which rule that breaks, if any.
+// Receives an action, the state it leads to, and the rule that it breaks, or null.
 using Emit = std::function<void(const char* action, const State& next, const char* violation)>;
 
-// What a state can become, and whether that is allowed.
+// Generates the transitions of a state and checks whether they are allowed.
 class Machine {
  public:
   explicit Machine(const Scenario& scenario) : scenario_(scenario) {}
@@ -36,7 +36,7 @@ class Machine {
     return state;
   }
 
-  // Takes the device over what nobody else can see or hinder, so that no state begins with it.
+  // Runs the device's actions that no other party can observe, so that no state begins with one.
   void settle(State& s) const {
     while (true) {
       const int running = running_step(s);
@@ -64,7 +64,7 @@ class Machine {
     return true;
   }
 
-  // Calls emit(action, state, violation) for each.
+  // Calls emit(action, state, violation) for each possible action.
   void act(const State& s, const Emit& emit) const {
     engine(s, emit);
     load(s, emit);
@@ -81,7 +81,7 @@ class Machine {
 
   void engine(const State& s, const Emit& emit) const {
     for (int r = 0; r < scenario_.requests; ++r) {
-      // Adapters of different slots are alike: the first comes first.
+      // Adapters of different slots are equivalent, so the first always comes first.
       if (r > 0 && s.requests[r - 1].phase == Phase::absent) continue;
       if (s.requests[r].phase == Phase::absent && may_load(s, r)) {
         State next = s;
@@ -95,7 +95,7 @@ class Machine {
     if (s.box_broken != 0) mend(s, emit);
   }
 
-  // Evicts the first adapter, if it must, once nothing uses it.
+  // True if the adapter may load. In a shared slot it evicts the first one once that is unused.
   bool may_load(const State& s, int r) const {
     if (!scenario_.same_slot || r == 0) return true;
     return s.requests[0].phase == Phase::answered && s.requests[0].load == loaded() &&
@@ -105,7 +105,7 @@ class Machine {
   void enqueue_step(const State& s, const Emit& emit) const {
     const int place = s.steps[0].present == 0 ? 0 : 1;
     if (s.steps[place].present != 0) return;
-    // A stalled worker is live until its heartbeat is missed, and not from then on.
+    // A stalled worker counts as live until a heartbeat is missed, so both cases are generated.
     u8 awake = 0;
     u8 stalled = 0;
     for (int w = 0; w < scenario_.workers; ++w) {
@@ -411,7 +411,7 @@ class Machine {
     }
   }
 
-  // The action of a worker that is well; null: it waits.
+  // Returns the action of a working worker; null: it waits.
   const char* work(const State& s, int w, Worker& self, State& next) const {
     switch (self.at) {
       case At::idle:
@@ -445,7 +445,7 @@ class Machine {
     if (over || !has(job.workers, w)) return leave(self);
     const u8 doorbell = s.doorbell[self.group];
     if (doorbell < self.next) return nullptr;
-    if (doorbell > self.next) return leave(self);  // too late for it
+    if (doorbell > self.next) return leave(self);  // too late for this doorbell
     if (s.doorbell_call[self.group] == Call::cpu) {
       self.at = At::rung;
     } else {
@@ -461,8 +461,8 @@ class Machine {
     return "leave";
   }
 
-  // Its columns of y: all of them when it is alone with the job. What it computes is right only
-  // from the rows of that very job.
+  // Writes the worker's columns of y, or all columns if it is alone with the job. The result is
+  // right only if the rows belong to this very job.
   void write_y(const State& s, int w, State& next) const {
     const Worker& self = s.workers[w];
     const u8 sharing = s.jobs.at(self.next).workers;

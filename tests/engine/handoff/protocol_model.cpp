@@ -76,7 +76,7 @@ class Walk {
     }
   }
 
-  // Takes away states that nothing leads to, again and again: a cycle stays.
+  // Removes states without incoming edges until none is left; a cycle remains.
   void find_cycle() {
     first_edge_.push_back(edges_.size());
     std::vector<std::uint32_t> incoming(states_.size());
@@ -101,7 +101,7 @@ class Walk {
 
   const Machine machine_;
   std::unordered_map<State, std::uint32_t, Hash, Same> numbers_;
-  std::vector<const State*> states_;  // stay where they are in the map
+  std::vector<const State*> states_;  // pointers into the map, which are stable
   std::vector<Origin> origins_;
   std::vector<std::uint32_t> edges_;
   std::vector<std::size_t> first_edge_;

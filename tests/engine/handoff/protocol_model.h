@@ -1,7 +1,7 @@
-// The handoff's protocol as a small machine whose every behaviour can be walked through: two
+// The handoff's protocol as a small state machine whose behaviours are explored exhaustively: two
 // requests for two adapters, two layers, one mailbox, one or two workers, and one fault anywhere.
-// Actions bear the names of the functions that they stand for; one action is what no other party
-// can look into, so that every interleaving that matters is there.
+// Actions have the names of the functions that they stand for. An action includes only what no
+// other party can observe, so that every relevant interleaving is covered.
 //
 //   engine   arrive, enqueue_step (with publish_job), end, mend (clear, quiet), at most two
 //            steps under way
@@ -12,9 +12,9 @@
 //   after it
 //            is dead
 //
-// A stalled worker may go on later, or never; one that was sent SIGKILL may act until it is reaped;
-// one that died may be started again, or be left out. A deadline may pass whenever something is
-// waited for. Left out, for other tests: parts A and B of a load, sites within a layer, rings that
+// A stalled worker may continue later, or never. A worker that was sent SIGKILL may act until
+// it is reaped, and a dead one may be restarted or left out. A deadline may pass whenever a
+// party waits. Other tests cover parts A and B of a load, sites within a layer, and rings that
 // wrap.
 #pragma once
 
@@ -33,42 +33,42 @@ inline constexpr int kMostJobs = 12;
 // Rules that can be broken on purpose.
 enum class Rule {
   all_hold,
-  done_may_be_later,         // accept takes done >= the job for an answer
+  done_may_be_later,         // accept takes any done >= the job for an answer
   ready_before_the_copy,     // the load's flag is set before its bytes are there
-  any_ready_word_counts,     // whatever generation it holds
+  any_ready_word_counts,     // whatever its generation
   doorbell_before_the_rows,  // offer rings before x is in the mailbox
-  lora_ignores_tickets,      // and adds groups that workers compute
+  lora_ignores_tickets,      // it also adds groups that workers compute
   reuse_before_quiet,        // a broken mailbox is opened at once
-  dead_until_reaped,         // a worker slot counts as empty when its worker was sent SIGKILL
-  timed_out_are_kept,        // the engine keeps rows of void groups
-  later_steps_are_kept,      // and those of a step that was under way behind a void one
+  dead_until_reaped,         // after SIGKILL a worker slot counts as empty
+  timed_out_are_kept,        // the engine keeps rows of timed-out groups
+  later_steps_are_kept,      // and rows of a step enqueued behind such a step
   accept_waits_for_ever,     // no deadline
-  quiet_trusts_progress,     // of any value
-  new_worker_takes_old_jobs  // one that was started again begins with jobs described before
+  quiet_trusts_progress,     // whatever its value
+  new_worker_takes_old_jobs  // after a restart a worker begins with jobs described before it
 };
 
 enum class Fault : std::uint8_t { none, death, stall, garbage };
 
 struct Scenario {
   int workers = 1;
-  int steps = 1;  // of each request
+  int steps = 1;  // per request
   int requests = 2;
   int layers = 2;
-  bool same_slot = false;     // the second adapter is loaded where the first was, after it
-  Fault fault = Fault::none;  // once, at any point
+  bool same_slot = false;     // the second adapter replaces the first one in its slot
+  Fault fault = Fault::none;  // happens once, at any point
   Rule broken = Rule::all_hold;
 };
 
 struct Verdict {
   std::string violation;           // empty: none
-  std::vector<std::string> trace;  // the actions that lead there
+  std::vector<std::string> trace;  // the actions that lead to it
   std::size_t states = 0;
-  std::size_t ends = 0;  // states in which all requests are answered and nothing is left to do
+  std::size_t ends = 0;  // number of states with all requests answered and nothing left to do
 };
 
-// Walks through all behaviours. Violations: a delta that is added twice, missing or wrong in rows
-// that are kept; a state from which nothing goes on though a request is unanswered; a cycle, which
-// would be a wait without end.
+// Explores all behaviours. Violations: a delta that is added twice, missing or wrong in rows that
+// are kept; a state without actions although a request is unanswered; a cycle, which would be an
+// endless wait.
 Verdict explore(const Scenario& scenario);
 
 }  // namespace tandem::protocol

@@ -1,5 +1,5 @@
-// The handoff's protocol, walked through in every order of its parties' actions, and with each of
-// its rules broken once: then the walk must find what goes wrong.
+// Explores the handoff's protocol in every order of its parties' actions. Each of its rules is also
+// broken once, and the exploration must find the resulting error.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -10,16 +10,15 @@
 namespace tandem::protocol {
 namespace {
 
-const bool kAll =
-    !sanitized();  // one thread and small memory: nothing here is a sanitizer's matter
+const bool kAll = !sanitized();  // one thread and little memory: nothing for a sanitizer to find
 
-// One adapter's load evicts the other, which has been answered by then.
+// The load of one adapter evicts the other, which has been answered by then.
 constexpr Scenario kOneAfterTheOther = {.same_slot = true};
-// A step is under way while the results of the one before are not known.
+// A step is running while the results of the previous one are unknown.
 constexpr Scenario kTwoStepsEach = {.steps = 2, .requests = 1};
-// They share every job's columns, unless only one of them is live.
+// Both workers share every job's columns, unless only one of them is live.
 constexpr Scenario kTwoWorkers = {.workers = 2, .layers = 1, .same_slot = true};
-// Two cold groups in a step, or in two steps at once.
+// There are two cold groups in a step, or in two steps at once.
 constexpr Scenario kSideBySide = {};
 
 constexpr Fault kFaults[] = {Fault::none, Fault::death, Fault::stall, Fault::garbage};

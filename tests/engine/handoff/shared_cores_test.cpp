@@ -1,4 +1,4 @@
-// Cores that workers share with the threads that read adapters from disk.
+// Workers share cores with the threads that read adapters from disk.
 #include "engine/adapters/shared_cores.h"
 
 #include <gtest/gtest.h>
@@ -13,13 +13,13 @@
 namespace tandem::test {
 namespace {
 
-// Two workers who stay awake, the first on a reader's core. Loads stand still, so that workers
-// compute all.
+// Two workers stay awake, the first on a reader's core. Loads are held back, so that workers
+// compute all layers.
 class SharedCoresTest : public ::testing::Test {
  protected:
   static constexpr int kAdapters = 6;
   static constexpr int kTokens = 2;
-  static constexpr int kBeyond = 1000;  // operations, that no test gets to
+  static constexpr int kBeyond = 1000;  // a number of operations that no test reaches
 
   static std::unique_ptr<HandoffEngine> make() {
     return HandoffEngine::make(AdapterMode::planned, kAdapters, 0, 0, [](EngineOptions& options) {
@@ -61,7 +61,7 @@ TEST_F(SharedCoresTest, AreTheReadersWhileAdaptersAreRead) {
 
 TEST_F(SharedCoresTest, AreTheWorkersWhileAStepOfTheirsIsUnderWay) {
   EXPECT_FALSE(cores().are_computing());
-  made_->faults.stall_ms = 30;  // so that the step is there to be seen
+  made_->faults.stall_ms = 30;  // so that the step lasts long enough to be seen
   made_->gate().close(kBeyond);
   const auto generation = made_->engine->submit(handoff_request(3, 6, kTokens)).value();
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
@@ -72,7 +72,7 @@ TEST_F(SharedCoresTest, AreTheWorkersWhileAStepOfTheirsIsUnderWay) {
   made_->faults.stall_ms = 0;
   EXPECT_TRUE(collect(*generation)[0].error.ok());
   made_->settle(3);
-  // Its tokens are handed out when it has ended; the next one may be on its way.
+  // Its tokens are handed out after it has ended; the next step may be running.
   while (cores().are_computing()) {
     ASSERT_LT(std::chrono::steady_clock::now(), end) << "it never ends";
     std::this_thread::sleep_for(std::chrono::microseconds(50));

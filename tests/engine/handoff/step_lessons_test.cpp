@@ -18,13 +18,13 @@ namespace {
 constexpr std::size_t kLayers = 32;
 constexpr std::uint64_t kWorkers = 0xfff;
 
-// A step whose layers the device offered at times that are given, all groups at qkv alone.
+// A step whose layers the device offered at given times, with all groups only at qkv.
 struct Told {
   HandoffStep step;
   std::vector<std::uint64_t> times;
   std::vector<std::uint32_t> tickets, timed_out;
 
-  // `take` seconds from each layer's offer to the next one's.
+  // `take`: seconds from each layer's offer to the next one's.
   Told(const Adapter& adapter, std::vector<std::uint32_t> rows, Ticket ticket,
        const std::vector<double>& take) {
     step.layers.resize(take.size());
@@ -63,7 +63,7 @@ class StepLessons : public ::testing::Test {
     adapter_ = make_dummy_adapter(config_, DType::bf16, 32, {Module::q, Module::k, Module::v}, 1);
   }
 
-  // What a layer's groups stall the step for by `costs`.
+  // The stall that a layer's groups cause for the step according to `costs`.
   double stall(const CostModel& costs, const std::vector<std::uint32_t>& rows, bool xa) const {
     const std::vector<LayerLoad> loads = layer_loads(config_, adapter_);
     HandoverWork work;
@@ -75,7 +75,7 @@ class StepLessons : public ::testing::Test {
     return costs.stall_in(work, costs.layer_time(sum));
   }
 
-  // What took many times as long as is believed counts when it is seen again.
+  // Learns twice, because a duration far above the belief counts only when it is seen again.
   void learn_twice(const CostModel& costs, const HandoffStep& step, CostLearner& learner) const {
     for (int i = 0; i < 2; ++i) learn_stalls(config_, costs, step, learner);
   }
@@ -88,7 +88,7 @@ TEST_F(StepLessons, TellsHowLongEachLayerTookFromOfferToOffer) {
   std::vector<double> take(kLayers, 200e-6);
   take[7] = 900e-6;
   Told told(adapter_, {8}, Ticket::cpu, take);
-  told.step.layers[20].sites[0] = {};  // one that offers nothing
+  told.step.layers[20].sites[0] = {};  // a layer that offers nothing
   const std::vector<double> seen = seen_layers(told.step);
   ASSERT_EQ(seen.size(), kLayers);
   for (std::size_t l = 0; l < kLayers; ++l) {
@@ -109,7 +109,7 @@ TEST_F(StepLessons, SayWhoHadEachLayer) {
   for (std::size_t l = 20; l < kLayers; ++l) {
     told.set_ticket(l, 0, Ticket::gpu);
   }
-  told.set_ticket(0, 1, Ticket{77});  // nothing that a device writes
+  told.set_ticket(0, 1, Ticket{77});  // a value that no device writes
   const std::string text = tell(told.step, 6.2e-3);
   EXPECT_NE(text.find("8 rows c20 g12"), std::string::npos) << text;
   EXPECT_NE(text.find("3 rows v1 c31"), std::string::npos) << text;
@@ -117,8 +117,8 @@ TEST_F(StepLessons, SayWhoHadEachLayer) {
   EXPECT_NE(text.find("of it layer 7 0.450 longer"), std::string::npos) << text;
 }
 
-// Whatever the costs are off by, after some steps the planner knows what layers take: most within a
-// tenth. Steps that are alike to the costs but not in truth share a factor.
+// However wrong the costs are, the planner soon knows how long layers take: most within a tenth.
+// Steps that look alike to the costs but differ in truth share a factor.
 TEST_F(StepLessons, HealCostsThatAreOffByAFactorOfThree) {
   std::vector<double> errors;
   for (unsigned seed = 1; seed <= 20; ++seed) {
@@ -148,7 +148,7 @@ TEST_F(StepLessons, HealCostsThatAreOffByAFactorOfThree) {
       for (std::size_t l = 0; l < kLayers; ++l) {
         take.push_back(layer_s + stall(truth, rows, xa) * noise(random));
       }
-      take[3] += 20e-3;  // a worker that was held up
+      take[3] += 20e-3;  // a delayed worker
       Told told(adapter_, rows, xa ? Ticket::cpu_xa : Ticket::cpu, take);
       told.step.layer_s = layer_s;
       told.step.planned_layers.assign(kLayers, layer_s + stall(costs, rows, xa));
@@ -170,8 +170,8 @@ TEST_F(StepLessons, HealCostsThatAreOffByAFactorOfThree) {
   EXPECT_LT(errors[errors.size() * 9 / 10], 0.15);
 }
 
-// Of layers, too: workers' stalls alone cannot say it where a layer is thought to take longer than
-// it does with them. The steps themselves take `head_s` beside their layers.
+// The costs of layers are wrong, too: stalls alone cannot show it if a layer is believed to take
+// longer than it really does with its stall. Steps take `head_s` besides their layers.
 TEST_F(StepLessons, HealFiguresOfWhichAllAreOffByAFactorOfThree) {
   const CostModel truth;
   for (const double off : {3.0, 1 / 3.0}) {
@@ -188,7 +188,7 @@ TEST_F(StepLessons, HealFiguresOfWhichAllAreOffByAFactorOfThree) {
         for (int i = 0; i < 40; ++i) {
           std::vector<double> take(kLayers, stalled);
           std::fill_n(take.begin() + 4, device_has, layer_s);
-          take[3] += 20e-3;  // waited for
+          take[3] += 20e-3;  // a wait
           Told told(adapter_, {8}, Ticket::cpu, take);
           for (std::size_t l = 4; l < 4 + device_has; ++l) told.set_ticket(l, 0, Ticket::gpu);
           told.step.layer_s = costs.layer_time(8);
@@ -209,7 +209,8 @@ TEST_F(StepLessons, HealFiguresOfWhichAllAreOffByAFactorOfThree) {
   }
 }
 
-// It was planned before the first one's lesson: what it says of workers counts from there.
+// The second step was planned before the first one's lesson, so its lessons about workers begin
+// after that.
 TEST_F(StepLessons, OfASecondStepThatWasPlannedWithTheSameFiguresTeachNothingOfWorkers) {
   const CostModel truth;
   CostModel costs = truth.slowed(3);
@@ -224,7 +225,7 @@ TEST_F(StepLessons, OfASecondStepThatWasPlannedWithTheSameFiguresTeachNothingOfW
   EXPECT_EQ(learner.observed(), 1U);
 }
 
-// What is waited for is no layer's own time.
+// Time spent waiting is not a layer's own time.
 TEST_F(StepLessons, OfLayersThatMayWaitSayNothingOfHowLongLayersAreAtLeast) {
   const CostModel costs;
   for (const bool late : {true, false}) {
@@ -254,7 +255,7 @@ TEST_F(StepLessons, OfAStepThatHandedNothingOverAreThatLayersTookNoLongerThanAll
   EXPECT_NEAR(learner.factors().layers.of(8), 0.5, 1e-9);
 }
 
-// Nor from those that workers may have waited for the disk with.
+// Workers may have waited for the disk in these layers, so their times say nothing about costs.
 TEST_F(StepLessons, LearnNothingFromLayersThatWereStillBeingRead) {
   const CostModel costs;
   for (const std::size_t first_unread : {std::size_t{6}, kLayers}) {
@@ -278,9 +279,9 @@ TEST_F(StepLessons, LearnNothingFromLayersThatWereStillBeingRead) {
   }
 }
 
-// Else what is waited for looks like work, and the more it is believed, the more is waited for.
-// Loads may be late by a quarter; where they were expected in half the time that the step took to
-// come to them, it was the workers.
+// Otherwise waiting would look like work, and the more it was believed, the longer steps would
+// wait. Loads may be late by a quarter; if they were expected in half the time that the step took
+// to reach them, the delay came from the workers.
 TEST_F(StepLessons, LearnNothingFromLayersBeforeOneThatMayWaitForALoad) {
   const auto learnt = [&](double take_s, double arrive_s, double after_begin_s) {
     CostLearner learner;

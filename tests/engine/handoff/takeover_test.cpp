@@ -1,4 +1,4 @@
-// The takeover from CPU workers to the device, forced between any two operations: the tokens are
+// The takeover from CPU workers to the device is forced between any two operations: the tokens are
 // those of an engine that holds every adapter.
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@
 namespace tandem::test {
 namespace {
 
-// Operations of a prefill and a decode step: the last boundaries lie beyond both.
+// Number of operations of a prefill and a decode step; the last boundaries are beyond both.
 const int kStride = sanitized() ? 7 : 1;
 constexpr int kBoundaries = 150;
 constexpr int kPrompt = 6;
@@ -73,7 +73,7 @@ void Takeover::of_several_groups(HandoffEngine& engine, int stride) {
     const GenerationRequest requests[] = {handoff_request(k, 7, kTokens),
                                           handoff_request(k + 1, 1, kTokens),
                                           handoff_request(k + 2, 19, kTokens)};
-    // All of them come while a step of the base model stands still, and are in the next.
+    // All requests come while a step of the base model is held, and are in the next step.
     engine.gate().hold();
     const auto base = engine.engine->submit(handoff_request(-1, 3, 4)).value();
     engine.gate().close(k);
@@ -93,9 +93,10 @@ void Takeover::of_several_groups(HandoffEngine& engine, int stride) {
   EXPECT_EQ(engine.engine->stats().handoff_timed_out, 0U);
 }
 
-// The loads to both stand still behind operations of their own: whoever comes first, both take over
-// at the same layer. The second one's arrives in the first step: where the first device has all of
-// an adapter, a step may wait for the second one's rest, which would wait for the step.
+// The loads to both devices are held behind operations of their own: whichever arrives first, both
+// take over at the same layer. The second device's load arrives in the first step: if the first
+// device has all of an adapter, a step may wait for the second one's rest, which would wait for the
+// step.
 TEST_P(Takeover, OnTwoDevicesThatShareTheModelIsAtTheSameLayerOnBoth) {
   auto engine = make(2);
   std::mt19937 random(static_cast<std::mt19937::result_type>(test_seed()));
@@ -128,11 +129,11 @@ TEST_P(Takeover, OfSeveralGroupsOnTwoNodesInOneStep) {
   EXPECT_GT(engine->engine->stats().handoff_cpu_layers, 0U);
 }
 
-// As on a host with a GPU at each of two sockets: both devices accept from both mailboxes.
+// A host with a GPU at each of two sockets: both devices accept from both mailboxes.
 TEST_P(Takeover, OfSeveralGroupsOnTwoNodesAndTwoDevices) {
   const auto engine = make(2, on_two_nodes);
   ASSERT_EQ(engine->engine->adapter_store().host_tier().num_arenas(), 2U);
-  of_several_groups(*engine, std::min(27 * kStride, kBoundaries / 3));  // more than the first
+  of_several_groups(*engine, std::min(27 * kStride, kBoundaries / 3));  // beyond the first step
   EXPECT_FALSE(engine->second->gate().timed_out());
   EXPECT_GT(engine->engine->stats().handoff_cpu_layers, 0U);
 }
@@ -143,7 +144,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, Takeover,
 
 class TakeoverBFirst : public ::testing::TestWithParam<std::tuple<int, LoraSharding>> {};
 
-// B travels first and is waited for; A comes after any operation.
+// Part B travels first and is waited for; A comes after any operation.
 TEST_P(TakeoverBFirst, BetweenAnyTwoOperationsAddsEveryDeltaOnce) {
   const auto [num_devices, sharding] = GetParam();
   auto oracle = HandoffEngine::make(AdapterMode::cached, kBoundaries);

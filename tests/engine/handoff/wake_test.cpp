@@ -1,4 +1,4 @@
-// Workers that sleep are woken by who may have work for them, and by nobody else.
+// Sleeping workers are woken when there may be work for them, and only then.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ struct Served {
   std::uint64_t cpu_layers = 0;
 };
 
-// One after another, each cold, so far apart that workers sleep between them.
+// Sends cold requests one after another, far enough apart for workers to sleep in between.
 Served serve_cold(double link_gbps, const std::function<void(EngineOptions&)>& adjust) {
   auto served = HandoffEngine::make(AdapterMode::planned, kAdapters, link_gbps, 0, adjust);
   served->open();

@@ -88,8 +88,8 @@ TEST(Adapter, HoldsTheFilesNumbersWithTheScaleInB) {
   const std::filesystem::path dir = "data/tiny-llama/adapters/r16";
   const ModelSpec config = load_model_spec("data/tiny-llama").value();
   const auto file = SafetensorsFile::open(dir / "adapter_model.safetensors");
-  // Of adapter_config.json: r 16, alpha 32; rank_pattern down 4, layer 0's q 8; alpha_pattern
-  // layer 1's k 4, v 64.
+  // The values in adapter_config.json are: r 16, alpha 32; rank_pattern down 4, layer 0's q 8;
+  // alpha_pattern layer 1's k 4, v 64.
   const auto rank_of = [](std::size_t layer, Module m) {
     if (m == Module::down) return 4;
     return m == Module::q && layer == 0 ? 8 : 16;
@@ -137,7 +137,7 @@ TEST(Adapter, DividesByTheRootOfTheRankForRsLora) {
   for (std::size_t i = 0; i < b.size(); ++i) ASSERT_EQ(got[i], b[i] * 2);  // 16 / sqrt(64)
 }
 
-// Of the layer that has most, in each projection; layers may have ranks of their own.
+// For each projection the layer with the largest sum counts; layers may have different ranks.
 TEST(Adapter, AddsUpTheRanksOfEachProjection) {
   DecoderShape shape;
   shape.hidden_size = 16;

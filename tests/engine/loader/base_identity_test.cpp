@@ -85,7 +85,7 @@ TEST_F(BaseIdentity, ChangesWithAnyTensor) {
   EXPECT_NE(sampled(), before) << "of a large one a sample";
 }
 
-// A single value that lies between the places of a sample.
+// Changes a single value between the places that a sample reads.
 TEST_F(BaseIdentity, SeesEveryByteWhereAllIsRead) {
   const std::string before = whole();
   values_[300] += 1;

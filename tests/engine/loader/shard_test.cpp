@@ -10,7 +10,7 @@ namespace {
 using testing::HasSubstr;
 
 TEST(Shard, NamesWhatDoesNotDivide) {
-  ModelSpec config = test::small_model(2);  // 4 heads, 2 KV heads, 160 columns of the MLP
+  ModelSpec config = test::small_model(2);  // 4 heads, 2 KV heads, 160 MLP columns
   EXPECT_TRUE(check_shards(config, 1).ok());
   EXPECT_TRUE(check_shards(config, 2).ok());
   EXPECT_THAT(check_shards(config, 3).message(), HasSubstr("4 attention heads"));

@@ -79,7 +79,7 @@ TEST(ThreadTeam, GoesOnWithoutHelpersThatAreToLeave) {
   team.run(4, [&](std::size_t, std::size_t) { again.arrive_and_wait(); });
 }
 
-// The caller has nobody to leave it to.
+// The calling thread cannot leave the work to others.
 TEST(ThreadTeam, DoesItAllOnTheCallersThreadWhenAllAreToLeave) {
   ThreadTeam team(3);
   team.leave_when([](std::size_t) { return true; });

@@ -99,7 +99,7 @@ TEST(Checkpoint, ReadsTensorsThatAreNotAligned) {
 
 TEST(Checkpoint, SplitsLargeTensorsWithoutLosingAny) {
   const TempDir dir;
-  // Beyond two pieces, and no multiple of one.
+  // More than two pieces, and not a multiple of one.
   std::vector<float> values(5'000'003);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 65'521);
   dir.write("model.safetensors",
@@ -231,7 +231,7 @@ TEST(DummyWeights, AreTheSameForTheSameSeedAndName) {
 
 TEST(DummyWeights, DoNotDependOnTheNumberOfThreads) {
   const auto source = make_dummy_weights(5);
-  // Enough for several pieces; the first rows alone are made in one.
+  // Large enough for several pieces; the first rows on their own are made in one piece.
   const auto large = read(*source, "w", {1301, 4001});
   std::vector<float> start = read(*source, "w", {11, 4001});
   EXPECT_TRUE(std::equal(start.begin(), start.end(), large.begin()));

@@ -158,7 +158,7 @@ TEST(PagePool, FreesAPageWhenItsLastReferenceGoes) {
   EXPECT_EQ(pool.num_free(), 2);
 }
 
-// Gives back one page at a time, in the order in which they were given to it.
+// Gives back one page at a time, in the order in which it got them.
 class Hoard : public Reclaimable {
  public:
   explicit Hoard(PagePool& pool) : pool_(pool) { pool.add(*this); }

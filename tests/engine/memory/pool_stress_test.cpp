@@ -1,5 +1,5 @@
-// The pool, the prefix cache and resident adapters under random operations, against a model that
-// knows what every page and chunk was last filled with.
+// Random operations on the pool, the prefix cache and resident adapters, compared with a model that
+// knows the last content of every page and chunk.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,9 +19,9 @@ namespace {
 
 constexpr std::int32_t kPages = 61;
 constexpr std::int32_t kPageTokens = 4;
-constexpr std::int32_t kChunks = 8;  // a page
+constexpr std::int32_t kChunks = 8;  // per page
 
-// Adapters on the device: idle ones may be evicted, those in use may not.
+// Adapters on the device: only unused ones may be evicted.
 class Adapters : public Reclaimable {
  public:
   struct Entry {
@@ -64,7 +64,7 @@ class Adapters : public Reclaimable {
 
 class Stress {
  public:
-  // Every second one weighs by age alone.
+  // Every second seed considers only the age.
   explicit Stress(unsigned seed) : random_(seed) {
     if (seed % 2 == 0) pool_.set_costs({.kv_page = 1, .adapter_byte = 1});
   }
@@ -92,7 +92,7 @@ class Stress {
       for (std::size_t i = 0; i < sequence.table.pages().size(); ++i) {
         const PageId page = sequence.table.pages()[i];
         kv.insert(page);
-        // Whatever of it is computed is the KV of these very tokens and this adapter.
+        // Any cached part must be the KV of exactly these tokens and this adapter.
         const auto end = (i + 1) * kPageTokens;
         if (end <= sequence.computed) {
           ASSERT_EQ(kv_of_[page], key(sequence, end)) << "page " << page.value();
@@ -155,7 +155,7 @@ class Stress {
   }
   static std::string digest(int adapter) { return adapter == 0 ? "" : std::to_string(adapter); }
 
-  // Loads an adapter of any size, with the idle giving way. False: there is no room.
+  // Loads an adapter of any size, evicting unused ones. Returns false if there is no room.
   bool resident(int id) {
     auto& entries = adapters_.entries;
     if (!entries.contains(id)) {
@@ -181,7 +181,7 @@ class Stress {
   void start() {
     const int adapter = static_cast<int>(random_() % 5);
     if (adapter > 0 && !resident(adapter)) return;
-    // Few first tokens and long equal runs: prompts share beginnings of all lengths.
+    // Few different first tokens and long equal runs make prompts share beginnings of all lengths.
     std::vector<TokenId> tokens(1 + random_() % 40, static_cast<TokenId>(random_() % 3));
     for (std::size_t i = random_() % 40; i < tokens.size(); ++i) tokens[i] = 7;
     if (adapter > 0) ++adapters_.entries[adapter].users;
@@ -201,7 +201,7 @@ class Stress {
     return sequence.table.reserve(static_cast<std::int64_t>(sequence.tokens.size()));
   }
 
-  // A chunk of the prompt, or a token that then gets a successor.
+  // Computes a chunk of the prompt, or a token that then gets a successor.
   void compute() {
     if (sequences_.empty()) return start();
     Sequence& sequence = sequences_[random_() % sequences_.size()];
@@ -251,8 +251,8 @@ class Stress {
   PrefixCache prefixes_{pool_};
   Adapters adapters_{pool_};
   std::vector<Sequence> sequences_;
-  std::map<PageId, Key> kv_of_;        // what a whole page of KV was computed from
-  std::map<ChunkId, int> adapter_of_;  // what was copied into a chunk
+  std::map<PageId, Key> kv_of_;        // the key of the KV in each full page
+  std::map<ChunkId, int> adapter_of_;  // the adapter in each chunk
 };
 
 TEST(PoolStress, LosesNoPageAndGivesNoneToTwoOverTenThousandOperations) {

@@ -1,5 +1,5 @@
-// What the pool wastes on adapters, and in how long pieces they are copied, at the shapes of real
-// models: the figures behind the choice of page and chunk in pool_layout.h. Prints them.
+// Measures how much of the pool adapters waste and how long their copied pieces are, at the shapes
+// of real models. These figures justify the page and chunk sizes in pool_layout.h. Prints them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ const std::vector<Kind>& kinds() {
   return all;
 }
 
-// An adapter without its bytes, and where each layer begins.
+// An adapter's size and the offset of each layer.
 struct Outline {
   std::size_t bytes = 0;
   std::vector<std::size_t> layers;  // [num_layers + 1]
@@ -95,7 +95,7 @@ TEST(PoolWaste, IsAtMostFivePercentOfAnAdapterAtRanks8To128) {
   }
 }
 
-// Adapters of mixed ranks come and go beside KV until the pool has no order left.
+// Adapters of mixed ranks come and go beside KV until the pool is completely fragmented.
 TEST(PoolWaste, StaysSmallAndPiecesLongInAPoolThatHasSeenManyAdapters) {
   const unsigned seed = 20261120;
   std::printf("seed %u; 2,000 loads into 40 GB, half of it KV\n", seed);
@@ -114,7 +114,7 @@ TEST(PoolWaste, StaysSmallAndPiecesLongInAPoolThatHasSeenManyAdapters) {
       };
       std::vector<Loaded> loaded;
       for (int load = 0; load < 2000; ++load) {
-        // KV of sequences that come and go, a few hundred tokens each.
+        // Sequences of a few hundred tokens take and release KV pages.
         for (int i = 0; i < 64 && static_cast<std::int32_t>(kv.size()) < num_pages / 2; ++i) {
           if (pool.num_free() > 0) kv.push_back(pool.take_page());
         }

@@ -14,7 +14,7 @@ using Tokens = std::vector<TokenId>;
 
 constexpr std::int32_t kPageTokens = 2;
 
-// A sequence as the scheduler treats it: enters, computes all of its tokens, offers them.
+// A sequence as the scheduler treats it: it enters, computes all of its tokens, and offers them.
 struct Reader {
   Reader(PagePool& pool, PrefixCache& cache, const std::string& digest, Tokens all)
       : tokens(std::move(all)), table(pool) {
@@ -94,7 +94,7 @@ TEST_F(PrefixCacheTest, BelievesNoHash) {
 TEST_F(PrefixCacheTest, GivesBackTheLeastRecentlyUsedAndChildrenBeforeParents) {
   computed("", {1, 1, 2, 2, 3, 3}).leave();
   computed("", {5, 5}).leave();
-  EXPECT_EQ(cached_of("", {1, 1, 2, 2, 3, 3}), 6);  // used again: now {5, 5} is the oldest
+  EXPECT_EQ(cached_of("", {1, 1, 2, 2, 3, 3}), 6);  // used again, so {5, 5} is the oldest
   ASSERT_TRUE(pool_.make_room(5));
   EXPECT_EQ(cached_of("", {5, 5}), 0);
   EXPECT_EQ(cached_of("", {1, 1, 2, 2, 3, 3}), 6);
@@ -106,7 +106,7 @@ TEST_F(PrefixCacheTest, GivesBackTheLeastRecentlyUsedAndChildrenBeforeParents) {
 TEST_F(PrefixCacheTest, CountsNoUseThatCameToNothing) {
   pool_.set_costs({.kv_page = 1, .adapter_byte = 0});
   computed("", {1, 1}).leave();
-  EXPECT_EQ(cached_of("", {1, 1}), 2);  // twice in all
+  EXPECT_EQ(cached_of("", {1, 1}), 2);  // twice in total
   computed("", {5, 5}).leave();
   for (int attempt = 0; attempt < 5; ++attempt) {
     Reader reader(pool_, cache_, "", {5, 5});

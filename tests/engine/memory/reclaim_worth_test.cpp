@@ -1,5 +1,5 @@
-// Who goes first when adapters and the KV that they computed share a pool: by what it takes to
-// bring each back, less is brought back than by age alone.
+// The order of eviction when adapters and the KV that they computed share a pool: ordering by the
+// cost of bringing each back takes less time than ordering by age alone.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -42,11 +42,11 @@ struct Situation {
   std::int32_t num_pages;
   double kv_page_s;
   double adapter_page_s;
-  bool shifts;  // what is popular changes in the middle
+  bool shifts;  // popularity changes halfway
 };
 
-// One page an adapter's chunk. Adapters of several sizes, asked for by Zipf's law, each with a
-// prompt of its own before what each request says.
+// A chunk is a page. Adapters of several sizes are requested by Zipf's law; each has its own prompt
+// before the text of each request.
 class Trace {
  public:
   Trace(const Situation& situation, bool weighs)
@@ -65,7 +65,7 @@ class Trace {
     pool_.remove(idle_);
   }
 
-  // Seconds that went into what had been there before.
+  // Returns the seconds spent on bringing back what had been there before.
   double run() {
     std::vector<double> weights;
     for (int i = 0; i < kAdapters; ++i) weights.push_back(1.0 / (i + 1));

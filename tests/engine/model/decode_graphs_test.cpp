@@ -1,5 +1,5 @@
-// A recorded decode step gives the same logits, and leaves the same keys and values behind, as the
-// same step run at once, whatever the batch and its adapters.
+// A replayed decode step gives the same logits and leaves the same keys and values as the same step
+// run directly, for any batch and adapters.
 #include "engine/model/graphs/decode_graphs.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TEST_F(DecodeGraphsTest, ReplayWhatTheStepItselfComputes) {
   }
   std::set<std::pair<std::size_t, bool>> kinds;
   for (std::int64_t position = 0; position < 20; ++position) {
-    // Positions must be filled one after another, so that keys before them are there.
+    // Positions are filled in order, so that the keys before them exist.
     std::vector<Row> rows;
     for (std::size_t table = 0; table < tables_.size(); ++table) {
       rows.push_back({static_cast<TokenId>(random() % 211), position, table,
@@ -41,7 +41,7 @@ TEST_F(DecodeGraphsTest, ReplayWhatTheStepItselfComputes) {
     if (position % 3 == 1) {
       for (Row& row : rows) row.adapter = -1;
     }
-    // Steps that cover all rows, so that the next position finds them.
+    // The steps cover all rows, so that the next position finds its keys.
     for (std::size_t begin = 0; begin < rows.size(); begin += count) {
       const std::vector<Row> part(
           rows.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -55,11 +55,11 @@ TEST_F(DecodeGraphsTest, ReplayWhatTheStepItselfComputes) {
       ASSERT_TRUE(status.ok()) << status.message();
       const std::vector<float> replayed = logits(num);
 
-      // The same padded step, not recorded: the very same operations.
+      // The same padded step without a recording runs exactly the same operations.
       model_->forward(*stream_, input, *cache_, tier_->table());
       EXPECT_EQ(logits(num), replayed) << num << " rows at " << position;
 
-      // As it would be without a recording. Sums may be taken in another order for other shapes.
+      // The unpadded step may sum in a different order, because shapes differ.
       fill(part);
       model_->forward(*stream_, batch_->upload(*stream_), *cache_, tier_->table());
       const std::vector<float> eager = logits(num);
@@ -96,7 +96,8 @@ TEST_F(DecodeGraphsTest, LeavePrefillAndTooLargeStepsAlone) {
 TEST_F(DecodeGraphsTest, RecordedBeforehandServeEveryBatch) {
   ASSERT_TRUE(graphs_->record_all(*stream_, *batch_, tier_->table(), 64).ok());
   const std::size_t recorded = graphs_->num_recorded();
-  // Without, and ranks up to 16, 32, 64 at q, k and v or anywhere.
+  // There are recordings without adapters, and for ranks up to 16, 32 and 64 at q, k and v or
+  // anywhere.
   EXPECT_EQ(recorded, graphs_->buckets().size() * 7);
   tables_.emplace_back(pool_);
   ASSERT_TRUE(tables_.back().reserve(8));

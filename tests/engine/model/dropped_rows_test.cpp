@@ -1,4 +1,4 @@
-// Behind the last layer's attention a step goes on with the rows that get logits alone, whichever
+// After the last layer's attention a step continues with only the rows that get logits, whatever
 // adapters they have.
 #include <gtest/gtest.h>
 
@@ -16,13 +16,13 @@ namespace {
 
 struct Prompt {
   std::int32_t length;
-  int adapter;  // -1: the base
+  int adapter;  // -1: the base model
   std::vector<std::int32_t> sampled;
 };
 
 class DroppedRows : public GraphsFixture {
  protected:
-  // Of each sampled row, in their order.
+  // Returns the logits of the sampled rows, in their order.
   std::vector<float> logits_of(const std::vector<Prompt>& prompts) {
     tables_.clear();
     batch_->clear();
@@ -47,7 +47,7 @@ class DroppedRows : public GraphsFixture {
     return logits(count);
   }
 
-  // With each prompt in a step of its own whose rows all get logits, so that none is dropped.
+  // Runs each prompt in its own step in which all rows get logits, so that no row is dropped.
   std::vector<float> logits_one_by_one(const std::vector<Prompt>& prompts) {
     std::vector<float> all;
     const auto width = static_cast<std::ptrdiff_t>(config_.vocab_size);
@@ -68,7 +68,7 @@ TEST_F(DroppedRows, LeaveTheOthersLogitsAsTheyAre) {
   const std::vector<std::vector<Prompt>> steps = {
       {{9, 2, {8}}},
       {{12, 4, {11}}, {7, -1, {6}}, {9, 3, {8}}},
-      // Rows that get logits in another order than segments, twice, or not at all.
+      // Rows get logits in another order than segments, twice, or not at all.
       {{6, 2, {5}}, {10, 4, {3, 9, 9}}, {8, 0, {}}, {5, 2, {4}}, {4, 1, {3}}},
       {{12, 2, {}}, {6, -1, {5}}},
       {{5, 4, {4}}, {1, 2, {0}}, {1, -1, {0}}, {9, 3, {}}},

@@ -1,4 +1,4 @@
-// The forward pass against transformers + PEFT, straight from model and step batch, no engine.
+// Compares the forward pass with transformers + PEFT, using model and step batch without an engine.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::int32_t kPageTokens = 8;
 constexpr std::int32_t kMaxRows = 256;
-constexpr std::int32_t kPages = 64 + 256;  // KV and adapters
+constexpr std::int32_t kPages = 64 + 256;  // for KV and adapters
 
 class GoldenLogits : public ::testing::TestWithParam<GoldenModel> {
  protected:
@@ -42,7 +42,7 @@ class GoldenLogits : public ::testing::TestWithParam<GoldenModel> {
     ASSERT_TRUE(tuned.ok()) << tuned.message();
   }
 
-  // The logits after the prompt's last token, computed `chunk` tokens at a time.
+  // Returns the logits after the prompt's last token, computed `chunk` tokens at a time.
   std::vector<float> logits_after(const GoldenCase& golden, std::int64_t chunk) {
     AdapterSlot slot;
     if (!golden.adapter.empty()) {
@@ -63,13 +63,13 @@ class GoldenLogits : public ::testing::TestWithParam<GoldenModel> {
       batch_->clear();
       batch_->add_sequence({golden.prompt.data() + start, static_cast<std::size_t>(count)}, start,
                            table.pages(), kPageTokens, slot);
-      // No row of the other chunks gets logits, as in the engine.
+      // Rows of the other chunks get no logits, as in the engine.
       if (start + count == length) {
         batch_->add_sample(static_cast<std::int32_t>(count - 1), {}, {}, {});
       }
       const StepInput input = batch_->upload(*stream_);
       model_->forward(*stream_, input, *cache_, tier_->table());
-      const Status status = stream_->synchronize();  // the batch's memory is used again
+      const Status status = stream_->synchronize();  // the batch's memory is reused
       EXPECT_TRUE(status.ok()) << status.message();
     }
     stream_->copy_to_host(logits.data(), model_->logits(1).data, logits.size() * sizeof(float));

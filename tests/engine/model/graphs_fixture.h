@@ -1,4 +1,4 @@
-// A small model with adapters of several ranks, and steps of it: for the tests of recordings.
+// A small model with adapters of several ranks, and its steps, for tests of recordings.
 #pragma once
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ namespace tandem::test {
 class GraphsFixture : public ::testing::Test {
  protected:
   static constexpr std::int32_t kPageTokens = 4;
-  static constexpr std::int32_t kPages = 256 + 512;  // KV and adapters
+  static constexpr std::int32_t kPages = 256 + 512;  // for KV and adapters
   static constexpr std::int32_t kMaxRows = 40;
   static constexpr std::int32_t kMaxLen = 64;
 
@@ -66,7 +66,7 @@ class GraphsFixture : public ::testing::Test {
     TokenId token;
     std::int64_t position;
     std::size_t table;
-    int adapter;  // -1: the base
+    int adapter;  // -1: the base model
   };
 
   void fill(const std::vector<Row>& rows) {

@@ -45,7 +45,7 @@ TEST(LoraHalves, AreWhereTheSettingSaysAndAdaptersHaveModules) {
   EXPECT_EQ(s_lora.choose(1, 16, kQkvRanks), SiteSet{Site::qkv});
 }
 
-// Half of A is not read: what pays is two megabytes, 256 ranks of 8 KB.
+// Half of A is not read, so it pays from two megabytes on: 256 ranks of 8 KB.
 TEST(LoraHalves, AreWhatCostsLessWhereTheSettingIsAutomatic) {
   const LoraHalves halves = of(LoraSharding::automatic);
   EXPECT_EQ(halves.choose(32, 64, {192, 0, 128, 0}), kNone);
@@ -57,7 +57,8 @@ TEST(LoraHalves, AreOfNoMoreRowsThanThereIsRoomFor) {
   EXPECT_EQ(of(LoraSharding::gathered).choose(65, 16, kAllRanks), kNone);
 }
 
-// One that has all that is wanted: there are few, as steps are recorded with each.
+// The chosen set may have more sites than needed: there are few sets, because steps are recorded
+// for each.
 TEST(LoraHalves, AreOfFewSetsWhateverModulesAdaptersHave) {
   const SiteRanks only_down = {0, 0, 0, 16};
   const SiteRanks only_gate_up = {0, 0, 32, 0};

@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-// The host device, but one whose memory the CPU may not write: as a GPU's.
+// The host device with memory that the CPU may not write, like a GPU's.
 class HiddenMemoryDevice final : public test::ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
@@ -31,7 +31,7 @@ DecoderShape small_shape() {
   shape.num_kv_heads = 2;
   shape.head_dim = 64;
   shape.ffn_size = 1000;
-  shape.vocab_size = 15'001;  // an embedding of more than one staging slot
+  shape.vocab_size = 15'001;  // the embedding exceeds one staging slot
   shape.qkv_bias = true;
   return shape;
 }
@@ -67,7 +67,7 @@ TEST(ModelWeights, AreTheSameThroughTheStagingBufferAsWrittenInPlace) {
 
 TEST(ModelWeights, OfAShardAreBlocksOfTheWhole) {
   DecoderShape wanted = small_shape();
-  wanted.vocab_size = 1'501;  // the last rank has a row less
+  wanted.vocab_size = 1'501;  // the last rank has one row less
   wanted.o_bias = true;
   const ModelSpec config = decoder_of(wanted);
   const auto source = make_dummy_weights(7);
@@ -88,7 +88,7 @@ TEST(ModelWeights, OfAShardAreBlocksOfTheWhole) {
   };
   for (const std::int32_t rank : {0, 1}) {
     const Shard shard{rank, 2};
-    // In one case written in place, in the other through the staging buffer.
+    // One device is written directly, the other through the staging buffer.
     Device& target = rank == 0 ? *device : static_cast<Device&>(hidden);
     const ModelWeights part =
         ModelWeights::load(config, shard, *source, DType::f32, target, {}).value();

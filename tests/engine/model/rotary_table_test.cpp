@@ -28,8 +28,8 @@ TEST(RotaryTable, StretchesLongWavesAsLlama3Does) {
   scaled.llama3 = RotarySpec::Llama3Scaling{};
   const std::vector<double> before = rotary_frequencies(plain, 128);
   const std::vector<double> after = rotary_frequencies(scaled, 128);
-  EXPECT_EQ(after.front(), before.front());           // short waves are kept
-  EXPECT_DOUBLE_EQ(after.back(), before.back() / 8);  // long ones stretched by the factor
+  EXPECT_EQ(after.front(), before.front());           // short waves are unchanged
+  EXPECT_DOUBLE_EQ(after.back(), before.back() / 8);  // long waves are stretched by the factor
   bool between = false;
   for (std::size_t i = 0; i < before.size(); ++i) {
     EXPECT_LE(after[i], before[i]);

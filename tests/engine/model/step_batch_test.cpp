@@ -9,7 +9,7 @@
 namespace tandem::test {
 namespace {
 
-// What lies in device memory, once the stream has got there.
+// Reads device memory after the stream has finished.
 template <typename T>
 std::vector<T> read(Stream& stream, const T* from, std::int32_t count) {
   std::vector<T> values(static_cast<std::size_t>(count));
@@ -51,7 +51,7 @@ TEST(StepBatch, GroupsRowsByAdapterAndLeavesTheBaseOut) {
   EXPECT_EQ(input.max_kv_len, 8);
 }
 
-// As if they were the step's only rows.
+// The rows that get logits are grouped as if they were the step's only rows.
 TEST(StepBatch, GroupsTheRowsThatGetLogitsByAdapter) {
   auto device = make_test_device();
   auto stream = device->create_stream("test").value();
@@ -220,7 +220,8 @@ TEST(StepBatch, TellsWhichKeysWereThereBeforeTheStep) {
   StepBatch batch = StepBatch::create(*device, {32, 8, 8, 32, 64, 16}).value();
   const std::vector<std::int32_t> tokens = {9, 8, 7, 6, 5};
   const std::span<const std::int32_t> all = tokens;
-  // Pages of four. The first sequence fills its second page, 6, and goes on; others share it.
+  // Pages have four tokens. The first sequence fills its second page, 6, and continues; others
+  // share it.
   batch.add_sequence(all, 5, std::vector<PageId>{PageId(2), PageId(6), PageId(3)}, 4, {});
   batch.add_sequence(all.first(1), 9, std::vector<PageId>{PageId(2), PageId(6), PageId(1)}, 4, {});
   batch.add_sequence(all.first(1), 9, std::vector<PageId>{PageId(2), PageId(7), PageId(4)}, 4, {});
@@ -238,7 +239,7 @@ TEST(StepBatch, TellsWhichKeysWereThereBeforeTheStep) {
   batch.add_sequence(all.first(1), 9, std::vector<PageId>{PageId(2), PageId(6), PageId(1)}, 4, {});
   EXPECT_EQ(settled(), (std::vector<std::int32_t>{9})) << "what was filled in a step before";
 
-  // Whoever comes first; of several pages that are filled the first counts; padding has none.
+  // Any sequence may fill a page; of several filled pages the first counts; padding fills none.
   batch.clear();
   batch.add_sequence(all.first(1), 8, std::vector<PageId>{PageId(5), PageId(6), PageId(1)}, 4, {});
   batch.add_sequence(all.first(1), 3, std::vector<PageId>{PageId(5)}, 4, {});

@@ -1,5 +1,5 @@
-// An engine as far as its peers see it: it gives one adapter's two files, the last byte of the
-// weights when the test says so.
+// Stands in for an engine as its peers see it: it serves the two files of one adapter, and the test
+// decides when the last byte of the weights is sent.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 
 namespace tandem::testing {
 
-// A server that answers as an engine of a test does. `handler` outlives it.
+// Makes a server that answers like an engine in a test. `handler` must outlive it.
 inline std::unique_ptr<HttpServer> serve_peer(HttpHandler& handler) {
   HttpOptions options;
   options.host = "127.0.0.1";
@@ -33,7 +33,7 @@ inline std::unique_ptr<HttpServer> serve_peer(HttpHandler& handler) {
 
 class FilePeer final : public HttpHandler {
  public:
-  // What becomes of the last byte of a file that is asked for.
+  // The treatment of the last byte of the weights.
   enum class Last { held, sent, cut_off };
 
   explicit FilePeer(const std::string& folder, Last last = Last::held)
@@ -45,7 +45,7 @@ class FilePeer final : public HttpHandler {
   ~FilePeer() override { server_.reset(); }
   HttpAddress address() const { return {"127.0.0.1", server_->port()}; }
 
-  // Of files that are being sent, and those to come.
+  // Applies to files that are being sent and to later ones.
   void set_last(Last last) { last_->set(last); }
   bool is_sending() const { return last_->has_reader(); }
 
@@ -73,7 +73,7 @@ class FilePeer final : public HttpHandler {
    public:
     explicit State(Last last) : last_(last) {}
     void set(Last last) {
-      const std::lock_guard lock(mutex_);  // nobody is woken who is gone
+      const std::lock_guard lock(mutex_);  // no reader that has gone is woken
       last_ = last;
       if (wake_) wake_();
     }
@@ -91,9 +91,9 @@ class FilePeer final : public HttpHandler {
     }
 
    private:
-    mutable std::mutex mutex_;  // guards these
+    mutable std::mutex mutex_;  // guards the members below
     Last last_;
-    std::function<void()> wake_;  // of the file sent last
+    std::function<void()> wake_;  // of the most recent file
   };
 
   class Body final : public BodySource {
@@ -120,7 +120,7 @@ class FilePeer final : public HttpHandler {
     }
 
    private:
-    std::string_view text_;  // that is left
+    std::string_view text_;  // unsent rest
     const std::shared_ptr<State> last_;
   };
 

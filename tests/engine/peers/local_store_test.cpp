@@ -37,7 +37,7 @@ class LocalStoreTest : public ::testing::Test {
     EXPECT_TRUE(incoming.ok()) << incoming.status().message();
     return incoming ? std::move(*incoming) : nullptr;
   }
-  // Of that many bytes; whether it is there.
+  // Adds an adapter of that many bytes; returns whether it was kept.
   LocalStore::Kept add(char digit, std::size_t bytes) {
     auto incoming = begin(bytes);
     EXPECT_TRUE(incoming->begin_file("weights").ok());
@@ -112,7 +112,7 @@ TEST_F(LocalStoreTest, NeverLetsGoWhatIsInUse) {
   EXPECT_TRUE(has('a'));
   EXPECT_TRUE(has('b'));
   begin(200).reset();
-  store_->used_by(digest_of('b'), std::make_shared<int>(0));  // who has gone already
+  store_->used_by(digest_of('b'), std::make_shared<int>(0));  // its user is gone already
   add('c', 200);
   add('d', 200);
   EXPECT_FALSE(has('c')) << "all else is in use";
@@ -124,7 +124,7 @@ TEST_F(LocalStoreTest, IsAsItWasAtTheNextStart) {
   add('a', 300);
   add('b', 300);
   add('c', 300);
-  // The times of folders may be too coarse to tell these moments apart.
+  // The times of folders may be too coarse to distinguish these moments.
   for (const auto& [digit, age] : {std::pair('a', 10), std::pair('b', 30), std::pair('c', 20)}) {
     fs::last_write_time(folder_ / digest_of(digit),
                         fs::file_time_type::clock::now() - std::chrono::seconds(age));

@@ -1,4 +1,4 @@
-// Fetching from peers that have the adapter, lack it, lie, stall and send without end.
+// Fetches from peers that have the adapter, lack it, lie, stall, or send without end.
 #include "engine/peers/peer_fetcher.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ using ::testing::HasSubstr;
 const std::string kDigest(32, 'd');
 const std::string kConfig = R"({"peft_type":"LORA"})";
 
-// A body that never ends, or never begins.
+// A body that never ends or never begins.
 class Endless final : public BodySource {
  public:
   explicit Endless(std::size_t bytes) : bytes_(bytes) {}
@@ -46,7 +46,7 @@ class Endless final : public BodySource {
   const std::size_t bytes_;
 };
 
-// An engine, as far as its peers see it.
+// Stands in for an engine as its peers see it.
 class Peer final : public HttpHandler {
  public:
   using Answer = std::function<HttpResponse(bool is_config)>;
@@ -88,7 +88,7 @@ HttpResponse endless(std::size_t bytes) {
   return response;
 }
 
-// These bytes, then that; of a length that is announced, or not.
+// A response of these bytes and then `then`, with or without an announced length.
 HttpResponse said(std::string bytes, BodySource::Pull then, std::optional<std::size_t> announced) {
   class Said final : public BodySource {
    public:
@@ -109,13 +109,13 @@ HttpResponse said(std::string bytes, BodySource::Pull then, std::optional<std::s
   return response;
 }
 
-// Bytes without end, one at a time, and never silent.
+// A response of endless bytes, one at a time and without a pause.
 HttpResponse trickle(bool is_config) {
   class Trickle final : public BodySource {
    public:
     void on_ready(std::function<void()> wake) override { wake_ = std::move(wake); }
     Pull pull(std::string& out) override {
-      std::this_thread::sleep_for(std::chrono::microseconds(100));  // on no machine a stream
+      std::this_thread::sleep_for(std::chrono::microseconds(100));  // slower than any real stream
       out += 'x';
       wake_();
       return Pull::wait;
@@ -145,7 +145,7 @@ class PeerFetch : public ::testing::Test {
     return peer(
         [weights](bool is_config) { return Peer::text(200, is_config ? kConfig : weights); });
   }
-  // From all peers, in their order. What is not "good" is not the adapter.
+  // Fetches from all peers in their order. Anything but "good" is not the adapter.
   Status fetch(std::uint64_t max_bytes = 1000) {
     PeerFetcher fetcher(*store_, options_);
     std::vector<HttpAddress> addresses = more_;
@@ -160,7 +160,8 @@ class PeerFetch : public ::testing::Test {
         },
         arrive_);
   }
-  // Such a peer is named with what it did, and another one then gives the adapter.
+  // Expects that the peer is reported with the reason, and that another peer then gives the
+  // adapter.
   void expect_passed_over(Peer::Answer answer, const std::string& why) {
     const std::string name = peer(std::move(answer)).address().text();
     const Status alone = fetch();
@@ -202,7 +203,7 @@ TEST_F(PeerFetch, SaysThatNobodyHasIt) {
   EXPECT_THAT(fetch().message(), HasSubstr("2 other engines of the registry lack it"));
 }
 
-// A body of a known length whose last byte comes when `may_end` says so.
+// A body of known length whose last byte is sent after `may_end`.
 HttpResponse held_back(const std::string& text, std::shared_future<void> may_end) {
   class Held final : public BodySource {
    public:
@@ -345,7 +346,7 @@ TEST_F(PeerFetch, GivesATrickleNotTheTimeOfALargeFile) {
   options_.times.span = std::chrono::milliseconds(200);
   peer(trickle);
   EXPECT_THAT(fetch(1000000).message(), HasSubstr("too slow"));
-  // It has all the time that there is when it brings what is asked of it in each span.
+  // A peer that brings the required bytes in each span may use all of the time.
   options_.times.span = std::chrono::seconds(20);
   options_.times.bytes_per_span = 1;
   options_.times.longest = std::chrono::milliseconds(1500);

@@ -52,7 +52,8 @@ TEST(LayerLoad, OfADeviceAmongSeveralIsWhatTravelsThere) {
   const Adapter adapter = make_dummy_adapter(config, DType::bf16, 8, {q, k, v, o, down}, 1);
   const LayerLoad alone = layer_loads(config, adapter).front();
   const LayerLoad shared = layer_loads(config, adapter, 4).front();
-  // All of A of q, k and v, a quarter of the columns of o's and down's; B the other way round.
+  // All of A of q, k and v, and a quarter of the columns of o's and down's A; B is the other way
+  // round.
   EXPECT_EQ(shared.a_bytes, 2 * 8 * (3 * 4096 + 4096 / 4 + 11008 / 4));
   EXPECT_EQ(shared.b_bytes, 2 * 8 * (3 * 4096 / 4 + 2 * 4096));
   EXPECT_EQ(shared.a_bytes + shared.a_elsewhere, alone.a_bytes);

@@ -84,7 +84,7 @@ TEST(Profile, CarriesWhatWasLearntWithIt) {
 
 TEST(Profile, SaysHowFarItsFiguresCanBeTrusted) {
   Profile written = sample_profile();
-  EXPECT_TRUE(written.is_certain());  // of an older program: nobody judged
+  EXPECT_TRUE(written.is_certain());  // written by an older program, which did not judge
   written.figures = {{"trip_s", 1.2e-6, 0.03, true, ""},
                      {"prepare", 0.4, 0.7, false, "figures of 9 passes lie far apart"},
                      {"tokens_per_core", 7, 0, true, ""}};
@@ -112,7 +112,7 @@ TEST(Profile, RefusesFiguresThatAreNone) {
       {"/figures/0", "trip_s"},
       {"/figures/0/name", ""},
       {"/figures/0/name", "speed"},
-      {"/figures/0/name", "copy_s"},  // twice
+      {"/figures/0/name", "copy_s"},  // a repeated name
       {"/figures/0/value", "fast"},
       {"/figures/0/value", 1e300},
       {"/figures/0/value", nullptr},
@@ -250,7 +250,8 @@ TEST(Profile, NeedsEveryCostWithinItsRange) {
   EXPECT_FALSE(parse_profile(bad.dump()).ok());
 }
 
-// What a stranger may have done to the file: bytes changed, pieces lost, doubled, values swapped.
+// Damages the file in ways that a stranger might: changed bytes, lost or doubled pieces, swapped
+// values.
 TEST(Profile, WhateverTheFileHoldsGivesAProfileOrAReason) {
   const std::string good = to_json(sample_profile());
   const std::vector<std::string> inserts = {
@@ -293,7 +294,7 @@ TEST(Profile, WhateverTheFileHoldsGivesAProfileOrAReason) {
     }
     EXPECT_TRUE(parse_profile(to_json(*profile)).ok());
   }
-  EXPECT_GT(accepted, 0);  // digits of samples may change
+  EXPECT_GT(accepted, 0);  // changed digits of samples may be accepted
 }
 
 }  // namespace

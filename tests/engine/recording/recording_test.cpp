@@ -1,5 +1,5 @@
-// What an engine records is run again without it, to the same tokens; a file that is anything but
-// what an engine wrote is refused.
+// An engine's recording is replayed without the engine and gives the same tokens; any other file is
+// refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,9 +30,9 @@ const std::filesystem::path kModel = "data/tiny-llama";
 
 class Recording : public ::testing::Test {
  protected:
-  // Adapters, chunks, a shared prefix, sampling, penalties, biases, a constraint, log
-  // probabilities, more sequences than run at once, and a device with room for one adapter less
-  // than are used.
+  // Records adapters, chunks, a shared prefix, sampling, penalties, biases, a constraint,
+  // log-probabilities, more sequences than can run at once, and a device with room for one adapter
+  // less than are used.
   static void SetUpTestSuite() {
     dir_ = new testing::TempDir();
     EngineOptions options = small_engine_options(128);
@@ -83,9 +83,9 @@ class Recording : public ::testing::Test {
   }
 
   struct RecordAt {
-    std::size_t offset;  // of its header
+    std::size_t offset;  // offset of its header
     RecordKind kind;
-    std::size_t bytes;  // of its payload
+    std::size_t bytes;  // size of its payload
   };
   static std::vector<RecordAt> records_of(const std::string& bytes) {
     std::vector<RecordAt> records;
@@ -97,7 +97,7 @@ class Recording : public ::testing::Test {
     }
     return records;
   }
-  // As somebody would who makes such files.
+  // Corrects the checksum, as a person who forges such a file would.
   static void mend_check(std::string& bytes, const RecordAt& record) {
     RecordHeader header;
     std::memcpy(&header, bytes.data() + record.offset, sizeof header);
@@ -132,7 +132,7 @@ TEST_F(Recording, TellsWhichStepSampledOtherTokens) {
   std::int64_t step = 0;
   for (const RecordAt& record : records_of(bytes)) {
     if (record.kind != RecordKind::result || ++step != 6) continue;
-    // u32 ok | u64 tokens | the first of them
+    // u32 ok | u64 number of tokens | the first token
     bytes[record.offset + sizeof(RecordHeader) + 12] ^= 1;
     mend_check(bytes, record);
   }
@@ -173,7 +173,7 @@ TEST_F(Recording, IsRefusedWhenItIsOfAnotherModel) {
   EXPECT_THAT(replay(recorded()).status().message(), HasSubstr("name theirs"));
 }
 
-// Whoever makes such a file may put in what he likes: it is refused or run, and nothing else.
+// A forged file may have any content: it is refused or run, without other effects.
 TEST_F(Recording, OfAnyContentDoesNoHarm) {
   const int kRounds = sanitized() ? 100 : 300;
   std::mt19937_64 random(test_seed());
@@ -185,7 +185,7 @@ TEST_F(Recording, OfAnyContentDoesNoHarm) {
   ASSERT_TRUE(replay(same).ok()) << "it is not for its check that what is made is refused";
   for (int round = 0; round < kRounds; ++round) {
     std::string made = bytes;
-    // The settings are few and decide most: every other time it is they.
+    // The settings are small and decide most, so every second round changes them.
     const RecordAt& record = round % 2 == 0 ? records[0] : records[random() % records.size()];
     for (int change = 0; change < 1 + round % 3; ++change) {
       const std::size_t at = record.offset + sizeof(RecordHeader) + random() % record.bytes;

@@ -1,4 +1,4 @@
-// The calls beside completions: models, adapters, tokens, metrics, the description.
+// The calls besides completions: models, adapters, tokens, metrics, the description.
 #include <unistd.h>
 
 #include <filesystem>
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 constexpr const char* kLoad = "/v1/load_lora_adapter";
 constexpr const char* kUnload = "/v1/unload_lora_adapter";
 
-// A folder of its own: root/good, root/link-out -> outside, outside/secret.
+// Works in its own folder: root/good, root/link-out -> outside, outside/secret.
 class ApiTest : public ServerTest {
  protected:
   void SetUp() override {
@@ -204,7 +204,7 @@ TEST_F(ApiTest, TurnsTextToTokensAndBack) {
   const json text_back = post(port, "/detokenize", {{"tokens", chat_tokens["tokens"]}}).json();
   EXPECT_EQ(text_back, json({{"prompt", "user: Hi\n"}}));
   EXPECT_EQ(post(port, "/detokenize", {{"tokens", {256, 'x'}}}).json()["prompt"], "<s>x");
-  // An id that is not UTF-8 alone must not break the JSON.
+  // A token that is not UTF-8 on its own must not break the JSON.
   EXPECT_EQ(post(port, "/detokenize", {{"tokens", {0xFF}}}).json()["prompt"], "\xEF\xBF\xBD");
   for (const json& bad : {json{{"tokens", {257}}}, json{{"tokens", {-1}}}, json{{"tokens", "x"}},
                           json{{"tokens", {1.5}}}, json::object()}) {
@@ -224,7 +224,7 @@ TEST_F(ApiTest, TurnsTextToTokensAndBack) {
   EXPECT_GT(post(port, "/tokenize", opened).json()["count"], chat_tokens["count"]);
 }
 
-// The value of the line that starts with `series`; NaN when there is none.
+// Returns the value of the line that starts with `series`; NaN if there is none.
 double metric(const std::string& text, const std::string& series) {
   const std::size_t at = ("\n" + text).find("\n" + series + " ");
   return at == std::string::npos ? NAN : std::stod(text.substr(at + series.size() + 1));
@@ -306,7 +306,8 @@ TEST_F(ApiTest, TellsPrometheusWhatRuns) {
   EXPECT_EQ(up_to("inter_token_latency_seconds", "0.005"), 2);
   EXPECT_EQ(up_to("inter_token_latency_seconds", "2.5"), 2);
   EXPECT_EQ(up_to("inter_token_latency_seconds", "+Inf"), 3);
-  // What waits in a line for minutes, or has a long prompt, is told apart from what takes longer.
+  // The buckets reach far enough to distinguish waits of minutes and long prompts from longer
+  // times.
   for (const char* series : {"time_to_first_token_seconds", "request_queue_time_seconds",
                              "request_prefill_time_seconds", "e2e_request_latency_seconds",
                              "request_inference_time_seconds", "request_decode_time_seconds"}) {
@@ -330,7 +331,7 @@ TEST_F(ApiTest, TellsPrometheusWhatRuns) {
   EXPECT_EQ(requests("/v1/completions", "POST", 200), 1);
   EXPECT_EQ(requests("/v1/completions", "POST", 429), 1);
   EXPECT_EQ(requests("/v1/models/{id}", "GET", 200), 1);
-  EXPECT_EQ(requests("other", "GET", 404), 3);  // never by what the client wrote
+  EXPECT_EQ(requests("other", "GET", 404), 3);  // the label never contains the client's text
 }
 
 TEST_F(ApiTest, DescribesEveryRouteAndEveryOption) {
@@ -363,9 +364,9 @@ TEST_F(ApiTest, DescribesEveryRouteAndEveryOption) {
   EXPECT_EQ(options_of("/v1/completions")["repetition_penalty"]["exclusiveMinimum"], 0);
 }
 
-// Objects of `answer` have the fields that `schema` describes, no more and no less. What it says of
-// each field of a map (additionalProperties) or of a list's entries is asked of all of them;
-// `sometimes` may be missing there.
+// Checks that objects of `answer` have exactly the fields in `schema`. The schema of a map's values
+// (additionalProperties) or of a list's entries applies to all of them; fields in `sometimes` may
+// be missing.
 void check_described(const json& answer, const json& schema, const std::set<std::string>& sometimes,
                      const std::string& where = "") {
   SCOPED_TRACE(where);
@@ -419,10 +420,11 @@ TEST_F(ApiTest, DescribesWhatItTellsOfAdapters) {
   const json described = get(port, "/openapi.json").json();
   const json schema = described["paths"]["/v1/adapters"]["get"]["responses"]["200"]["content"]
                                ["application/json"]["schema"];
-  check_described(get(port, "/v1/adapters").json(), schema, {"by_size"});  // not of the link
+  check_described(get(port, "/v1/adapters").json(), schema, {"by_size"});  // except for the link
 }
 
-// The request options of docs/rest.md, by hand: one that falls out of the table is missed here.
+// The request options in docs/rest.md, listed by hand, so that one that is lost from the table is
+// noticed.
 TEST(RequestFields, AreThoseOfTheInterface) {
   const std::set<std::string> expected{"model",
                                        "prompt",

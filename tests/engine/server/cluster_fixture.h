@@ -1,4 +1,4 @@
-// REST over a real engine, without sockets: calls of the handler, and their streams by events.
+// REST over a real engine without sockets: direct calls of the handler, streams read by events.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,8 +23,8 @@
 
 namespace tandem::test {
 
-// What a response becomes whose status is not known at once: of a call that is compiled first, or
-// answered whole. A minute without it fails the test.
+// Waits for a response whose status is not known at once, because the call is compiled first or
+// answered as a whole. The test fails after a minute.
 inline HttpResponse settled(HttpResponse response) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   while (response.deferred) {
@@ -42,21 +42,21 @@ inline HttpResponse settled(HttpResponse response) {
   return response;
 }
 
-// A stream, read by events.
+// Reads a stream event by event.
 class EventReader {
  public:
   explicit EventReader(HttpResponse response) : response_(settled(std::move(response))) {
     if (response_.source) response_.source->on_ready([this] { wake(); });
   }
-  ~EventReader() { response_.source.reset(); }  // before what it wakes
+  ~EventReader() { response_.source.reset(); }  // destroyed before what it wakes
   EventReader(const EventReader&) = delete;
   EventReader& operator=(const EventReader&) = delete;
 
   int status() const { return response_.status; }
   const std::string& body() const { return response_.body; }
 
-  // The next event with its comments, up to the empty line; empty: that was all. A minute without
-  // one fails the test.
+  // Returns the next event with its comments, up to the empty line; empty: the stream has ended.
+  // The test fails after a minute without an event.
   std::string next() {
     while (true) {
       const std::size_t end = buffer_.find("\n\n");
@@ -102,7 +102,7 @@ class EventReader {
   HttpResponse response_;
 };
 
-// An engine of the demo model and the calls over it.
+// An engine of the demo model, and calls to it.
 struct RestEngine {
   explicit RestEngine(EngineOptions options = small_engine_options(256),
                       const std::string& dir = "data/demo-llama")
@@ -144,7 +144,7 @@ struct RestEngine {
   std::unique_ptr<TestEngine> engine;
   std::unique_ptr<ChatTemplates> chat_templates;
   std::unique_ptr<TextCodec> text;
-  std::unique_ptr<Api> api;  // last: ends before what it serves
+  std::unique_ptr<Api> api;  // last, to be destroyed before what it serves
 };
 
 }  // namespace tandem::test

@@ -128,7 +128,7 @@ TEST_F(CompletionsTest, TellsLogProbabilitiesInTheListsOfCompletions) {
 
 TEST_F(CompletionsTest, EchoesThePromptWithItsLogProbabilities) {
   service.script = [](FakeRun& run) {
-    OutputDelta other;  // arrives first, must wait for the prompt's scores
+    OutputDelta other;  // arrives first, but has to wait for the prompt's scores
     other.index = 1;
     other.text = "B";
     run.push(other);
@@ -152,7 +152,7 @@ TEST_F(CompletionsTest, EchoesThePromptWithItsLogProbabilities) {
     EXPECT_EQ(choice["logprobs"]["tokens"], json({"<s>", "h", "i"}));
     EXPECT_EQ(choice["logprobs"]["token_logprobs"], json({nullptr, -1.0, -2.0}));
     EXPECT_EQ(choice["logprobs"]["top_logprobs"][0], nullptr);
-    // The text does not show the token that the tokenizer put first.
+    // The text does not include the token that the tokenizer has put first.
     EXPECT_EQ(choice["logprobs"]["text_offset"], json({0, 0, 1}));
   }
   json ids = body;
@@ -160,7 +160,7 @@ TEST_F(CompletionsTest, EchoesThePromptWithItsLogProbabilities) {
   const json of_ids = post(port, kCompletionsPath, ids).json();
   EXPECT_EQ(of_ids["choices"][0]["text"], "<s>hiA");
   EXPECT_EQ(of_ids["choices"][0]["logprobs"]["text_offset"], json({0, 3, 4}));
-  // The same streamed: each choice's first chunk starts with the prompt.
+  // In the stream each choice's first chunk starts with the prompt.
   json streamed = body;
   streamed["stream"] = true;
   std::map<int, std::string> texts;
@@ -255,7 +255,7 @@ TEST_F(CompletionsTest, TellsTheUsageSoFarInEachChunkWhenAskedTo) {
       run.push(std::move(delta));
     };
     say({'a'}, "a");
-    say({'b'}, "");  // half a character, say: no chunk, but it counts
+    say({'b'}, "");  // half a character: no chunk, but it is counted
     say({'c', 'd'}, "cd");
     run.finish();
   };
@@ -269,7 +269,7 @@ TEST_F(CompletionsTest, TellsTheUsageSoFarInEachChunkWhenAskedTo) {
     return chunks;
   };
   const auto each = chunks_of({{"include_usage", true}, {"continuous_usage_stats", true}});
-  ASSERT_EQ(each.size(), 4U);  // two of text, the reason of the end, the usage
+  ASSERT_EQ(each.size(), 4U);  // two with text, the finish reason, the usage
   const json& last = each.back()["usage"];
   const std::vector<std::int64_t> told = {1, 4, 4};
   for (std::size_t i = 0; i < told.size(); ++i) {
@@ -308,7 +308,7 @@ TEST_F(CompletionsTest, StreamsEachTokenWhenItComes) {
   const auto run = service.run(0);
   EXPECT_EQ(client.receive_head().status, 200);
   for (const char* word : {"one", "two", "three"}) {
-    run->say(word);  // only when the one before has been read
+    run->say(word);  // only after the previous one was read
     EXPECT_EQ(json::parse(client.next_event())["choices"][0]["text"], word);
   }
   run->finish();

@@ -1,4 +1,4 @@
-// Clients as they are: many, slow, gone; and the server's end.
+// Real clients: many, slow, or gone; and the server's end.
 #include <atomic>
 #include <future>
 #include <thread>
@@ -30,7 +30,7 @@ TEST_F(ConnectionsTest, CancelsAStreamWhoseClientGoesAway) {
   EXPECT_EQ(client.receive_head().status, 200);
   EXPECT_NE(client.next_event(), "");
   client.close();
-  run->wait_cancelled();  // though nothing more is written
+  run->wait_cancelled();  // although nothing more is written
 }
 
 TEST_F(ConnectionsTest, CancelsAWholeAnswerWhoseClientGoesAway) {
@@ -73,7 +73,7 @@ TEST_F(ConnectionsTest, AnswersAClientThatOnlyClosesItsSendingSide) {
   service.run(0);
   streamed.send(streaming_request());
   streamed.end_sending();
-  EXPECT_EQ(whole.interim_line(), "HTTP/1.1 100 Continue");  // so the server has looked
+  EXPECT_EQ(whole.interim_line(), "HTTP/1.1 100 Continue");  // the server has read the head
   EXPECT_EQ(streamed.receive_head().status, 200);
   EXPECT_EQ(streamed.next_chunk(), ":\n\n");
   for (std::size_t i = 0; i < 2; ++i) {
@@ -149,7 +149,7 @@ TEST_F(ConnectionsTest, AnswersCallsWhileAnAdapterLoads) {
   auto loaded = std::async(std::launch::async, [&] {
     return post(port, "/v1/load_lora_adapter", {{"lora_name", "a"}, {"lora_path", "."}});
   });
-  for (int i = 0; i < 20; ++i) {  // more than there are workers
+  for (int i = 0; i < 20; ++i) {  // more than there are worker threads
     EXPECT_EQ(post(port, "/v1/completions", {{"prompt", "p"}}).status, 200);
   }
   go.set_value();
@@ -201,7 +201,7 @@ TEST_F(ConnectionsTest, Serves256StreamsAtOnce) {
     ASSERT_TRUE(client->connected());
     ASSERT_TRUE(client->send(streaming_request()));
   }
-  service.run(kStreams - 1);  // all run at the same time
+  service.run(kStreams - 1);  // all run at once
   for (int i = 0; i < kStreams; ++i) {
     service.run(static_cast<std::size_t>(i))->say("word");
   }
@@ -245,7 +245,7 @@ TEST_F(ConnectionsTest, Tells503BeyondTheLimitOfConnections) {
     clients.back()->send(streaming_request());
     service.run(i);
   }
-  for (int i = 0; i < 40; ++i) {  // more than are refused with patience
+  for (int i = 0; i < 40; ++i) {  // more than the server refuses without hurry
     TestClient extra(port);
     const auto response = extra.receive();
     EXPECT_EQ(response.status, 503);
@@ -300,7 +300,7 @@ TEST_F(ConnectionsTest, CutsWhatDoesNotEndWithinTheDrainsTime) {
   service.run(1);
   EXPECT_FALSE(server->drain_and_stop(std::chrono::milliseconds(10)));
   run->wait_cancelled();
-  // And says so.
+  // The stream ends with an error that gives the reason.
   EXPECT_EQ(client.receive_head().status, 200);
   const json error = json::parse(client.next_event());
   EXPECT_EQ(error["error"]["code"], "draining");

@@ -1,5 +1,5 @@
-// What the text must be: read from every field that may say it, refused by name, compiled while
-// nobody waits.
+// Constraints on the text: read from every field that may have one, refused with its name, and
+// compiled without blocking other calls.
 #include <condition_variable>
 #include <mutex>
 
@@ -21,7 +21,7 @@ class ConstraintFields : public ServerTest {
     body[field] = std::move(value);
     return body;
   }
-  // The constraint of the last request that came.
+  // Returns the constraint of the latest request.
   TextConstraint taken() { return service.run(service.num_runs() - 1)->request.constraint; }
 };
 
@@ -149,7 +149,7 @@ TEST_F(ConstraintFields, AreCompiledBeforeTheFirstByteOfAStream) {
   EXPECT_EQ(service.num_runs(), 2U);
 }
 
-// However many compile, the calls' threads are free.
+// Compilations do not occupy the threads that serve calls.
 TEST_F(ConstraintFields, HoldNoCallUpWhileTheyAreCompiled) {
   std::mutex mutex;
   std::condition_variable changed;
@@ -184,7 +184,8 @@ TEST_F(ConstraintFields, TokenizeBadWordsWithAndWithoutASpaceBefore) {
   body["allowed_token_ids"] = {1, 2};
   ASSERT_EQ(post(port, kCompletionsPath, body).status, 200);
   const SamplingParams& sampling = service.run(0)->request.sampling;
-  // A byte is a token here: the word behind a space ends with the word, and needs no ban.
+  // A byte is a token here: a word after a space ends with the word itself, so it needs no ban of
+  // its own.
   EXPECT_EQ(sampling.bad_words, (std::vector<std::vector<TokenId>>{{'n', 'o'}, {'x'}}));
   EXPECT_EQ(sampling.allowed_token_ids, (std::vector<TokenId>{1, 2}));
 }

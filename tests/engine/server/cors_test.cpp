@@ -25,7 +25,7 @@ class CorsTest : public ServerTest {
 TEST_F(CorsTest, AnswersAPreflightWithoutAKey) {
   options.cors_origins = {"http://localhost:3000", kPage};
   options.api_key = "sesame";
-  start(false);  // and while starting
+  start(false);  // while starting, too
   const auto told = preflight(kPage);
   EXPECT_EQ(told.status, 204);
   EXPECT_EQ(told.headers.at("access-control-allow-origin"), kPage);
@@ -60,7 +60,7 @@ TEST_F(CorsTest, LetsItsPagesReadEveryAnswer) {
   for (const std::string& other :
        {origin("https://chat.example.org.evil"), origin("null"), std::string()}) {
     const auto response = get(port, "/v1/models", key + other);
-    EXPECT_EQ(response.status, 200);  // browsers keep it from the page
+    EXPECT_EQ(response.status, 200);  // the browser hides it from the page
     EXPECT_FALSE(response.headers.contains("access-control-allow-origin")) << other;
     EXPECT_EQ(response.headers.at("vary"), "Origin");
   }

@@ -1,4 +1,4 @@
-// Every row of the error table, over the socket.
+// Every row of the table of errors, over a socket.
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -145,7 +145,7 @@ TEST_F(ErrorsTest, AsksForTheKeyEverywhereButOfProbes) {
   EXPECT_EQ(service.num_runs(), 0U);
 }
 
-// The dashboard's page holds no data; what it shows asks for the key.
+// The dashboard's page has no data; the requests that it makes need the key.
 TEST_F(ErrorsTest, ShowsTheDashboardsPageWithoutTheKeyAndNothingOnIt) {
   options.api_key = "sesame";
   start();
@@ -211,12 +211,12 @@ TEST_F(ErrorsTest, KnowsNoOtherModelsAndPaths) {
   EXPECT_EQ(get(port, "/v2/models").status, 404);
   EXPECT_EQ(get(port, "/index.html").status, 404);
   EXPECT_EQ(get(port, "/" + std::string(5000, 'a')).status, 404);
-  // Unloaded between look-up and submission.
+  // The adapter was unloaded between look-up and submission.
   service.submit_status = Status(StatusCode::not_found, "no adapter");
   EXPECT_EQ(post(port, kCompletionsPath, {{"prompt", "p"}}).error("code"), "model_not_found");
 }
 
-// Another engine was to give it, and failed in the moment between the two looks.
+// Another engine was to send the adapter, and failed in the moment between the two look-ups.
 TEST_F(ErrorsTest, TellsToAskAgainForAnAdapterThatLeftAndMayComeBack) {
   start(false);
   ServedModel model{"base", "/models/base", 64, 8, &service, &text};
@@ -270,7 +270,7 @@ TEST_F(ErrorsTest, RefusesABodyOverTheLimitWithoutKeepingIt) {
   EXPECT_EQ(response.headers.at("connection"), "close");
 }
 
-// What a router wraps a body in does not count.
+// The router's wrapper around a body does not count towards its size.
 TEST_F(ErrorsTest, TakesOfARouterEveryBodyThatItTakesOfAClient) {
   options.max_body_bytes = 4096;
   start();
@@ -428,7 +428,7 @@ TEST_F(ErrorsTest, SaysThatItIsStarting) {
   EXPECT_EQ(get(port, "/ready").status, 503);
 }
 
-// Property: no value of another type makes a known field succeed or the server fail.
+// Property: a value of another type neither makes a known field succeed nor the server fail.
 
 }  // namespace
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// A GenerationService whose answers the test scripts, and a codec whose tokens are bytes.
+// A GenerationService with answers from the test's script, and a codec whose tokens are bytes.
 #pragma once
 
 #include <algorithm>
@@ -64,10 +64,10 @@ class ByteCodec : public TextCodec {
   }
 
   bool chat = true;
-  std::vector<std::string> special;  // with the ids from 300 on, which no text has
+  std::vector<std::string> special;  // their ids begin at 300; no text encodes to them
 };
 
-// One submitted request: the test's end.
+// One submitted request, as the test sees it.
 class FakeRun {
  public:
   explicit FakeRun(GenerationRequest asked) : request(std::move(asked)) {}
@@ -99,7 +99,7 @@ class FakeRun {
     delta.error = std::move(status);
     push(std::move(delta));
   }
-  // Returns when the server has cancelled it; the test's time-out guards against never.
+  // Returns once the server has cancelled it; the test's time-out is the limit.
   void wait_cancelled() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return cancelled_; });
@@ -129,7 +129,7 @@ class FakeRun {
     tell_ = std::move(tell);
     if (tell_) tell_();
   }
-  // What the server has not read yet.
+  // Number of updates that the server has not read yet.
   std::size_t unread() const {
     const std::lock_guard lock(mutex_);
     return news_.size();
@@ -175,14 +175,14 @@ class FakeService final : public GenerationService {
       run.finish(FinishReason::stop, i);
     }
   };
-  Status submit_status;  // when not ok, what submit() answers
+  Status submit_status;  // an error is returned by submit()
   Status load_status;
   std::function<void()> on_load;
   bool is_ready = true;
   bool enforces = true;
-  // Set: what open_adapter_file() does.
+  // If set, it replaces open_adapter_file().
   std::function<Result<AdapterFile>(const std::string&, std::string_view)> open_file;
-  // Set: what compile() says of a constraint, from another thread. Else all is well, at once.
+  // If set, it is called by compile() on another thread. Otherwise compiling succeeds at once.
   std::function<Status(const TextConstraint&)> compiler;
 
   Result<std::unique_ptr<Generation>> submit(GenerationRequest request) override {
@@ -209,7 +209,7 @@ class FakeService final : public GenerationService {
     changed_.notify_all();
     return std::unique_ptr<Generation>(std::make_unique<FakeGeneration>(run));
   }
-  // The i-th request, when it has come.
+  // Waits for the i-th request.
   std::shared_ptr<FakeRun> run(std::size_t i) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return runs_.size() > i; });
@@ -321,7 +321,7 @@ class FakeService final : public GenerationService {
   std::vector<std::shared_ptr<FakeRun>> runs_;
   std::map<std::string, AdapterInfo> adapters_;
   bool drained_ = false;
-  std::vector<std::jthread> compiling_;  // last: ends before what it uses
+  std::vector<std::jthread> compiling_;  // last, to be destroyed before what they use
 };
 
 }  // namespace tandem

@@ -1,5 +1,5 @@
-// Answers of megabytes are written one after another, and calls that are answered at once do not
-// wait for them.
+// Answers of megabytes are written one after another, and calls with immediate answers do not wait
+// for them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class LongAnswers : public ServerTest {
     ServerTest::SetUp();
     options.max_answer_bytes = options.max_answers_bytes = std::uint64_t{8} << 30;
     service.script = [](FakeRun& run) {
-      if (run.request.num_logprobs > 0) return;  // when the test says so
+      if (run.request.num_logprobs > 0) return;  // answered later by the test
       run.say("Hello");
       run.finish();
     };
@@ -69,7 +69,7 @@ class LongAnswers : public ServerTest {
 TEST_F(LongAnswers, HoldNoShortCallUp) {
   double longest_ms = 0;
   int calls = 0;
-  int least = kLongAnswers;  // long answers that ended beside a short call
+  int least = kLongAnswers;  // minimum number of long answers that ended beside a short call
   for (; finished_ < kLongAnswers; ++calls) {
     const int before = finished_;
     const auto begin = steady_clock::now();

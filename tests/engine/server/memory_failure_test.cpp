@@ -1,5 +1,5 @@
-// Allocations of the server's threads fail, one or many, wherever in a call they are: that call
-// gets an error or its connection closes, and the next one is answered as ever.
+// Allocations of the server's threads fail, one or many, anywhere in a call: the call gets an error
+// or its connection closes, and the next one is answered as usual.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -23,8 +23,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::int64_t kForEver = std::int64_t{1} << 60;
-// nlohmann's destructor of an array or object allocates 16 bytes for each member, and ends the
-// process where it cannot: those of the calls below are smaller.
+// nlohmann's destructor of an array or object allocates 16 bytes per member and ends the process if
+// that fails. For the calls below these allocations are smaller than this.
 constexpr std::size_t kMinBytes = 640;
 const int kRounds = sanitized() ? 100 : 400;
 
@@ -51,7 +51,7 @@ std::vector<Call> calls() {
   };
 }
 
-// Status and text, without what differs from call to call.
+// Returns status and text without the parts that differ from call to call.
 std::string gist(const ClientResponse& response) {
   std::string text;
   const json body = json::parse(response.body, nullptr, false);

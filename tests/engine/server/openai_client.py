@@ -189,7 +189,7 @@ def many_mixed_requests_at_once_change_nothing(c):
             text = "".join(chunk.choices[0].text for chunk in c.greedy(model, stream=True))
             if text != alone[model]:
                 wrong.append(f"{model}: {text!r} is not {alone[model]!r}")
-        except Exception as raised:  # a thread's failure is the check's
+        except Exception as raised:  # reported as the check's failure
             wrong.append(f"{model}: {raised!r}")
 
     threads = [threading.Thread(target=ask, args=(models[i % 5],)) for i in range(40)]
@@ -240,7 +240,7 @@ def main():
         try:
             function(context)
             print(f"ok      {function.__name__}", flush=True)
-        except Exception:  # each check is told, whatever its failure
+        except Exception:  # every failure is reported
             failed.append(function.__name__)
             print(f"FAILED  {function.__name__}\n{traceback.format_exc()}", flush=True)
     if failed:

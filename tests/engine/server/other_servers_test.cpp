@@ -1,5 +1,5 @@
-// The request fields of other servers, and what this one makes of each: a client that moves here
-// gets what it asks for, or is told what to write instead.
+// The request fields of other servers and this server's treatment of each: a client that moves here
+// gets what it asks for, or an error that says what to use instead.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -22,18 +22,18 @@ using Names = std::vector<std::string>;
 struct OtherServer {
   const char* name;
   Names taken;
-  Names refused;  // unless the value asks for nothing
-  Names ignored;  // they change no answer
+  Names refused;  // except for values that ask for nothing
+  Names ignored;  // without effect on answers
 };
 
-// What vLLM, SGLang, TGI and llama.cpp all take, as OpenAI's API has most of it.
+// Fields that vLLM, SGLang, TGI and llama.cpp all accept, since most are in OpenAI's API.
 const Names kTakenEverywhere = {
     "model", "prompt", "messages",         "max_tokens",        "n",          "temperature",
     "top_p", "top_k",  "presence_penalty", "frequency_penalty", "logit_bias", "logprobs",
     "seed",  "stop",   "stream",           "stream_options",    "tools",      "response_format"};
 
-// As of vLLM 0.11's ChatCompletionRequest and CompletionRequest; SGLang's protocol.py and its
-// native sampling parameters; TGI 3 (LoRAX beside it); llama.cpp's and Ollama's API pages, all of
+// Sources: vLLM 0.11's ChatCompletionRequest and CompletionRequest; SGLang's protocol.py and its
+// native sampling parameters; TGI 3 (and LoRAX); llama.cpp's and Ollama's API pages; all of
 // November 2026.
 const OtherServer kServers[] = {
     {"vLLM",

@@ -1,4 +1,4 @@
-// A running server over a FakeService, on a port of its own.
+// A running server over a FakeService, on its own port.
 #pragma once
 
 #include <gtest/gtest.h>

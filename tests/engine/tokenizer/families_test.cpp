@@ -1,4 +1,4 @@
-// Small tokenizers in the style of each family, against what Hugging Face tokenizers does with them
+// Small tokenizers in the style of each family, compared with Hugging Face tokenizers
 // (data/tokenizers/make.py).
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Files and texts that mean harm, and properties that hold for any text.
+// Malicious files and texts, and properties that hold for any text.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -89,8 +89,8 @@ TEST(HostileTokenizer, SurvivesDamagedFiles) {
   for (int round = 0; round < 400; ++round) {
     std::string damaged = original;
     for (unsigned n = 1 + random() % 4; n > 0; --n) {
-      // Half of the damage goes to the small parts outside the vocabulary, which say most. The
-      // text shrinks as it is damaged.
+      // Half of the damage is done to the small parts outside the vocabulary, which matter most.
+      // The text shrinks as it is damaged.
       const std::size_t at = random() % (round % 2 == 0 ? 1500 : damaged.size());
       if (random() % 3 == 0) {
         damaged.erase(at, 1 + random() % 8);
@@ -119,7 +119,7 @@ TEST(TokenizerText, ThatIsNotUtf8IsRefused) {
   }
 }
 
-// Random text with a taste for what breaks tokenizers.
+// Makes random text with many characters that are difficult for tokenizers.
 std::string random_text(std::mt19937& random) {
   static const std::vector<std::string> kBits = {" ",
                                                  "  ",
@@ -172,8 +172,8 @@ TEST(TokenizerText, ComesBackFromByteLevelTokensUnchanged) {
   }
 }
 
-// A run of byte tokens as a stream reads it: the three bytes of U+FFFD for each byte that is in no
-// character.
+// Returns a run of byte tokens as a stream decodes it: the three bytes of U+FFFD in place of each
+// byte that is not part of a character.
 std::vector<TokenId> repaired(const Tokenizer& tokenizer, const std::vector<TokenId>& run) {
   std::string bytes;
   for (const TokenId id : run) bytes += tokenizer.token_bytes(id);
@@ -192,7 +192,7 @@ std::vector<TokenId> repaired(const Tokenizer& tokenizer, const std::vector<Toke
   return ids;
 }
 
-// What decode() makes of it is the text of a stream of `ids`.
+// Returns ids for which decode() gives the text of a stream of `ids`.
 std::vector<TokenId> as_streamed(const Tokenizer& tokenizer, const std::vector<TokenId>& ids,
                                  bool skip) {
   std::vector<TokenId> all;
@@ -228,7 +228,7 @@ TEST_P(Streaming, GivesWholeCharactersThatAddUpToTheDecodedText) {
   const auto vocab = static_cast<TokenId>((*tokenizer)->vocab_size());
   for (int round = 0; round < 500; ++round) {
     std::vector<TokenId> ids(random() % 20);
-    // Low ids are bytes, whose sequences are mostly ill-formed; a few ids do not exist.
+    // Low ids are bytes, and mostly form invalid sequences; a few ids do not exist.
     for (TokenId& id : ids)
       id = static_cast<TokenId>(random() %
                                 (random() % 2 == 0 ? 300U : static_cast<unsigned>(vocab) + 5));
@@ -251,7 +251,7 @@ INSTANTIATE_TEST_SUITE_P(Tokenizer, Streaming,
                                          "metaspace_never", "gemma"),
                          [](const auto& family) { return std::string(family.param); });
 
-// Quadratic work would take hours here; the test's time limit is what judges.
+// Quadratic work would take hours here, so it would exceed the test's time limit.
 TEST(TokenizerText, OfOneLongWordIsNoTrap) {
   for (const char* name : {"gpt2", "llama2"}) {
     const auto tokenizer =

@@ -1,4 +1,4 @@
-// Text that comes token by token: where it begins, and when its characters come.
+// Decoding token by token: where the text begins, and when its characters are complete.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -20,7 +20,7 @@ std::unique_ptr<Tokenizer> load(const std::string& family) {
   return Tokenizer::parse(text).value();
 }
 
-// What each token brought, and the rest.
+// Returns the text added by each token, and then the rest.
 std::vector<std::string> pieces(const Tokenizer& tokenizer, std::span<const TokenId> ids,
                                 std::span<const TokenId> before = {}, bool skip_special = true) {
   StreamDecoder decoder(tokenizer, skip_special, {}, before);
@@ -60,7 +60,7 @@ TEST_P(StreamOfAnswer, CompletesItsPromptWhereverThatEnds) {
       for (std::size_t cut = 0; cut <= ids.size(); ++cut) {
         const std::span prompt = std::span(ids).first(cut);
         const std::string asked = tokenizer->decode(prompt, skip);
-        if (asked.ends_with(utf8::kReplacement)) continue;  // it ends inside a character
+        if (asked.ends_with(utf8::kReplacement)) continue;  // the text ends inside a character
         const auto answer = pieces(*tokenizer, std::span(ids).subspan(cut), prompt, skip);
         EXPECT_EQ(asked + joined(answer), tokenizer->decode(ids, skip)) << text << ", " << cut;
         ++splits;

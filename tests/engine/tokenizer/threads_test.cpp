@@ -1,4 +1,4 @@
-// One tokenizer, many threads: what the thread sanitizer has to see of it.
+// Many threads use one tokenizer, for the thread sanitizer.
 #include <gtest/gtest.h>
 
 #include <atomic>

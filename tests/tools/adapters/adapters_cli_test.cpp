@@ -1,4 +1,4 @@
-// `tandem adapters`, as it is typed.
+// Runs `tandem adapters` as a command.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ class Adapters : public ::testing::Test {
     EXPECT_EQ(ran.status, 0) << ran.error;
     return nlohmann::json::parse(ran.output, nullptr, false);
   }
-  // An adapter's folder that the test may change.
+  // Copies an adapter's folder, so that the test may change it.
   std::string copy_of(const std::string& folder) const {
     const fs::path to = dir_.path() / "adapter";
     fs::create_directories(to);
@@ -58,7 +58,7 @@ TEST_F(Adapters, AreAddedListedShownVerifiedAndRemoved) {
   EXPECT_THAT(run({"add", "code", folder, "--model", kModel, "--owner", "ann"}).output,
               StartsWith("unchanged: 'code' version 1 has this content"));
 
-  copy_of(kLicense);  // other content in the same folder
+  copy_of(kLicense);  // replaces the content of the folder
   EXPECT_THAT(run({"add", "code", folder, "--model", kModel}).output,
               StartsWith("added: 'code' version 2"));
   EXPECT_THAT(run({"list"}).output, AllOf(StartsWith("NAME  VERSION  RANK  MODULES  TYPE  SIZE"),
@@ -83,7 +83,7 @@ TEST_F(Adapters, AreAddedListedShownVerifiedAndRemoved) {
   EXPECT_THAT(run({"list"}).output, HasSubstr("the registry has no adapters"));
 }
 
-// The digest is the one by which a server knows the adapter.
+// The digest is the one that a server reports for the adapter.
 TEST_F(Adapters, HaveTheDigestThatAServerTells) {
   const auto added = json_of({"add", "license", kLicense, "--model", kModel, "--dtype", "f32"});
   ReadyServer server({"serve", "--model", kModel, "--adapter", "license=" + kLicense, "--port", "0",
@@ -103,7 +103,7 @@ TEST_F(Adapters, DamagedFilesAreFoundByVerify) {
   const std::string folder = copy_of(kPython);
   ASSERT_EQ(run({"add", "code", folder, "--model", kModel}).status, 0);
   {
-    // The last value's lowest bits.
+    // Changes the lowest bits of the last value.
     std::fstream file(folder + "/adapter_model.safetensors",
                       std::ios::in | std::ios::out | std::ios::binary);
     file.seekg(-2, std::ios::end);

@@ -1,4 +1,4 @@
-// Benchmarks as scripts see them: real processes on small models, their reports and refusals.
+// Runs benchmarks as commands: real processes on small models, their reports and refusals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What it measures on a machine that does other things says nothing; that it measures all does.
+// Timings on a busy machine mean nothing, so the test only checks that everything is measured.
 TEST(BenchColdStart, RunsEveryModeAndReportsBarsTablesAndPlots) {
   const std::string base =
       (std::filesystem::path(::testing::TempDir()) / ("tandem_cold_" + std::to_string(getpid())))
@@ -62,7 +62,7 @@ TEST(BenchColdStart, RunsEveryModeAndReportsBarsTablesAndPlots) {
     EXPECT_THAT(
         modes, ::testing::ElementsAre("cached", "planned", "pipelined", "cpu_assist", "on_demand"));
   }
-  // Exactness is no matter of speed.
+  // Exactness does not depend on speed, so it is judged.
   for (const nlohmann::json& bar : report["bars"]) {
     if (bar["id"] == "C8") {
       EXPECT_EQ(bar["ok"], true) << bar.dump();
@@ -76,7 +76,8 @@ TEST(BenchColdStart, RunsEveryModeAndReportsBarsTablesAndPlots) {
   for (const char* end : {".json", ".html"}) std::filesystem::remove(base + end);
 }
 
-// Host devices stand in for GPUs: all of it runs, and what is no matter of speed is judged.
+// Host devices stand in for GPUs: everything runs, and only what does not depend on speed is
+// judged.
 TEST(BenchEngine, OfSeveralDevicesRunsEveryBarAndJudgesWhatTheyAnswer) {
   const testing::TempDir folder;
   const std::string json = (folder.path() / "shards.json").string();
@@ -145,7 +146,7 @@ TEST(BenchColdStart, SaysHowFarPlansAreOffWhoseFiguresWereWrong) {
   EXPECT_EQ(rows[3][0], "3 times too long");
   EXPECT_EQ(rows[7][0], "3 times too short");
   for (const std::size_t last : {3, 7}) EXPECT_EQ(rows[last][1], 120);
-  // How many steps workers had is a matter of this machine's moods.
+  // The number of steps with workers depends on the machine's timing.
   if (!report["bars"].empty()) {
     EXPECT_EQ(report["bars"][0]["id"], "N2");
     EXPECT_EQ(report["bars"][0]["value"],

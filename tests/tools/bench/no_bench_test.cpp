@@ -1,4 +1,4 @@
-// `tandem bench` of a build without benchmarks (tools/quickstart).
+// `tandem bench` in a build without benchmarks (tools/quickstart).
 #include <gmock/gmock.h>
 
 #include "tools/bench/bench.h"
@@ -32,7 +32,7 @@ TEST(NoBench, SaysHowToGetBenchmarksWhateverIsAsked) {
   EXPECT_THAT(GetCapturedStdout(), HasSubstr("no benchmarks"));
 }
 
-// Manual pages and completions are made of what commands give to a reader, and print nothing.
+// A HelpReader gets the help for manual pages and completions, and nothing is printed.
 TEST(NoBench, PrintsNothingWhereItsHelpIsRead) {
   Reader reader;
   CaptureStdout();

@@ -1,4 +1,4 @@
-// The command line as scripts see it: real processes, their output, exit statuses and signals.
+// Runs the command line as scripts do: real processes, their output, exit statuses and signals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ std::vector<std::string> generate(std::vector<std::string> more) {
   return args;
 }
 
-// A file that goes with the test.
+// A file that is removed at the end of the test.
 class ScratchFile {
  public:
   explicit ScratchFile(const std::string& text)
@@ -46,7 +46,7 @@ class ScratchFile {
   std::filesystem::path path_;
 };
 
-// A sanitizer slows the start of a process severalfold: there one adapter stands for all.
+// A sanitizer makes the start of a process much slower, so one adapter has to do.
 const bool kAllAdapters = !sanitized();
 
 nlohmann::json golden() {
@@ -328,7 +328,7 @@ TEST(Cli, GenerateRefusesWhatRestRefuses) {
   }
 }
 
-// systemd does not start again what ended with 2: nothing would be better.
+// systemd does not restart a service that ended with 2, because a restart would not help.
 TEST(Cli, MistakesThatShowAtTheStartExitWithTwo) {
   const Finished empty = run_tandem(generate({}));
   EXPECT_EQ(empty.status, 2);
@@ -348,7 +348,7 @@ TEST(Cli, MistakesThatShowAtTheStartExitWithTwo) {
 
   const Finished folder =
       run_tandem({"serve", "--model", kModel, "--adapters", "no/such", "--port", "0"});
-  EXPECT_EQ(folder.status, 2);  // a server would be started again and again
+  EXPECT_EQ(folder.status, 2);  // with 1 a server would be restarted endlessly
   EXPECT_THAT(folder.error, HasSubstr("no/such"));
 
   const Finished name =
@@ -413,7 +413,7 @@ TEST(Cli, GeneratesTheGoldenTextsWithAndWithoutAdapters) {
 
 TEST(Cli, GenerateReadsThePromptFromStandardInputAndPrintsJson) {
   const nlohmann::json gold = golden();
-  const nlohmann::json& one = gold["cases"][20];  // prompt 4, base
+  const nlohmann::json& one = gold["cases"][20];  // prompt 4, base model
   ASSERT_EQ(one["prompt"], 4);
   ASSERT_EQ(one["adapter"], "base");
   ProcessOptions options;
@@ -438,7 +438,7 @@ TEST(Cli, GenerateAppliesTheChatTemplateAndStops) {
                            "What does numpy.mean do?", "--dtype", "f32"}));
   ASSERT_EQ(run.status, 0) << run.error;
   const nlohmann::json answer = nlohmann::json::parse(run.output);
-  // Prompt 3 is this question as the template writes it.
+  // Prompt 3 is this question in the template's format.
   EXPECT_EQ(answer["usage"]["prompt_tokens"], gold["prompts"][3]["ids"].size());
   EXPECT_EQ(answer["text"], "Return the mean of the array elements.\n\n");
   EXPECT_EQ(answer["finish_reason"], "stop");

@@ -58,7 +58,7 @@ TEST(Machine, KnowsItsMemory) {
 }
 
 TEST(ModelPresets, HaveThePublishedSizes) {
-  // Parameters, from the shapes: embedding (and head), layers, norms.
+  // The number of parameters by shape: embedding (and head), layers, norms.
   const auto parameters = [](const ModelSpec& c) {
     const std::int64_t layer = c.hidden_size * (2 * c.q_size() + 2 * c.kv_size()) +
                                3 * c.hidden_size * c.mlp().size + 2 * c.hidden_size;

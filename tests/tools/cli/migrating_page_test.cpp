@@ -1,4 +1,4 @@
-// docs/migrating.md: every flag of Tandem's that it names is one, and every other one is answered.
+// Checks docs/migrating.md: Tandem flags on it exist, and every other flag has a hint.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ std::set<std::string> flags_of_serve() {
   return flags;
 }
 
-// Each "--name" of a text.
+// Returns each "--name" in a text.
 std::set<std::string> flags_in(const std::string& text) {
   constexpr const char* kLetters = "abcdefghijklmnopqrstuvwxyz0123456789-";
   std::set<std::string> flags;

@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// What a Progress wrote, read back through a pipe.
+// Reads the output of a Progress through a pipe.
 class ProgressOutput : public testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(pipe2(fds_, O_NONBLOCK | O_CLOEXEC), 0); }
@@ -41,7 +41,7 @@ TEST(Progress, DrawsShareAndSpeed) {
 TEST_F(ProgressOutput, RedrawsOneLineOnATerminal) {
   Progress progress("loading", fd(), true, clock);
   progress.update(1, 10);
-  EXPECT_EQ(written(), "");  // too early to be worth drawing
+  EXPECT_EQ(written(), "");  // too early to draw anything
   clock.advance(std::chrono::seconds(1));
   progress.update(5, 10);
   const std::string drawn = written();

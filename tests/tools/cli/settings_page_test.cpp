@@ -1,7 +1,7 @@
-// docs/settings.md: its tables are written from the settings table, and held against it here.
-//   cd tests && TANDEM_TEST_UPDATE=1 ../build/release/tests/tools/tools_test
-//   --gtest_filter='SettingsPage.*'
-// writes them anew.
+// Compares the tables in docs/settings.md with the settings table.
+//  cd tests && TANDEM_TEST_UPDATE=1 ../build/release/tests/tools/tools_test
+//  --gtest_filter='SettingsPage.*'
+// writes the tables anew.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ std::string row(const SettingsField& field) {
                      replaced(field.facts().help, "|", "\\|"));
 }
 
-// The tables as the page has them, a heading for each group.
+// Returns the tables as they are on the page, with a heading for each group.
 std::string written() {
   EngineSettings engine;
   ServerSettings server;

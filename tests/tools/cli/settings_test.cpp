@@ -25,7 +25,7 @@ TEST(ListAdapters, TakesEachSubfolderByNameInOrder) {
   EXPECT_THAT(names(*found), ElementsAre("cheader", "docstring", "license", "python", "mine"));
 }
 
-// REST takes a relative path as one below an adapter_root, not below where the server was started.
+// For REST a relative path is below an adapter_root, not below the server's working directory.
 TEST(ListAdapters, TellsAbsolutePathsOfRelativeOnes) {
   namespace fs = std::filesystem;
   const auto found = list_adapters("data/demo-llama/adapters", {"mine=some/dir=x", "there=/a/b"});
@@ -36,7 +36,7 @@ TEST(ListAdapters, TellsAbsolutePathsOfRelativeOnes) {
   EXPECT_EQ((*found)[5].path, "/a/b");
 }
 
-// Folders are opened without following links: what an operator's links mean is settled here.
+// Later reads follow no links, so an operator's links are resolved here.
 TEST(ListAdapters, TellsWhereALinkLeads) {
   namespace fs = std::filesystem;
   const testing::TempDir dir;
@@ -79,7 +79,7 @@ TEST(ServeSettings, NamesThatAreGoneAreRefusedWithWhatToDoInstead) {
   }
 }
 
-// Every file of configs/ must be one that `tandem serve --config` accepts.
+// `tandem serve --config` must accept every file in configs/.
 TEST(Configs, EveryFileReadsAndValidates) {
   std::size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator("../configs")) {

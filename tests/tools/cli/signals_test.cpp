@@ -15,7 +15,7 @@ namespace {
 using std::chrono::hours;
 using std::chrono::milliseconds;
 
-// Each runs in a process of its own, which it must not leave in any other way.
+// Each case runs in its own process, which must end only through the signal.
 class StopSignalsDeath : public testing::Test {
  protected:
   StopSignalsDeath() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }

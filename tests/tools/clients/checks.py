@@ -59,7 +59,7 @@ def weather_of(arguments):
 
 
 def _needs_grammar(raised):
-    said = str(raised).replace("\\'", "'")  # some print what they were told once more
+    said = str(raised).replace("\\'", "'")  # some clients print the message a second time
     return any(f"'{field}' is not supported yet" in said
                for field in ("tool_choice", "response_format"))
 
@@ -72,7 +72,7 @@ def main():
             function(url)
         except Skipped as skipped:
             result, why = "skipped", str(skipped)
-        except Exception as raised:  # each call is told, whatever its failure
+        except Exception as raised:  # reported as the call's failure
             if _needs_grammar(raised):
                 result, why = "skipped", "the server enforces no grammars"
             else:

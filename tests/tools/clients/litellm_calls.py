@@ -2,7 +2,7 @@
 
 import os
 
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or it asks GitHub for one
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # otherwise it asks GitHub for one
 
 import litellm
 from checks import MESSAGES, MODEL, WEATHER, call, equal, main, raises, weather_of

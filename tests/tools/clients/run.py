@@ -16,10 +16,10 @@ import venv
 HERE = pathlib.Path(__file__).resolve().parent
 VENVS = HERE.parents[2] / "build" / "clients"
 
-# Name: its packages, the first of which tells the version; none: this Python does.
+# The packages of each client; the version shown is that of the first. None: this Python suffices.
 CLIENTS = {
     "openai": ["openai"],
-    "litellm": ["litellm", "mcp"],  # which it imports for tools, and does not bring along
+    "litellm": ["litellm", "mcp"],  # litellm imports it for tools, but does not depend on it
     "langchain": ["langchain-openai"],
     "instructor": ["instructor"],
     "llm": ["llm"],

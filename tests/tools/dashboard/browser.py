@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 
-ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the protocol's name for one
+ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # key of an element in the WebDriver protocol
 PATIENCE_S = 20
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 

@@ -12,8 +12,8 @@ import page_checks as page
 from browser import Browser
 
 LAYERS = 8
-# The prompt has to outlast the link. A machine may be so busy that weights are there before the first
-# layer is computed, or that the worker's answer is late: then another adapter shows it.
+# The prompt has to take longer than the load. On a busy machine the weights may arrive before the
+# first layer is computed, or the worker's answer may be late: then another adapter is tried.
 TRIES = 4
 PROMPT = "import os\n" * 300
 
@@ -42,7 +42,7 @@ def picture(browser):
 def cold_start(browser, url):
     """The name and the picture of one that CPU workers began and the device went on with."""
     browser.wait("document.getElementById('workers-note').textContent.startsWith('1 of 1 up, ')")
-    page.ask(browser, PROMPT, "demo-llama", "", 2)  # what is done once for this shape takes no part in it
+    page.ask(browser, PROMPT, "demo-llama", "", 2)  # excludes one-time work for this shape
     for number in range(TRIES):
         name = f"cold-{number}"
         load(url, name)

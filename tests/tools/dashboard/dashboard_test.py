@@ -43,7 +43,7 @@ def watch_cold_start(browser):
 def scroll_many(browser, url):
     """2,000 adapters, by the page's own modules: rows in view alone are elements, and a frame with
     another part of them takes no longer than one may."""
-    browser.open(f"{url}/dashboard/icon.svg")  # same origin, no page
+    browser.open(f"{url}/dashboard/icon.svg")  # a page of the same origin without content
     page.open_page(browser, url)
     worst = browser.run("""
         return (async () => {
@@ -77,10 +77,10 @@ def scroll_many(browser, url):
           frames.sort((a, b) => a - b);
           return {first, set, frame: frames[20], most: frames[39], elements, hostile, shown: body.querySelectorAll('[role=row]').length};
         })()""")
-    assert worst["first"] == ["adapter-0", "adapter-1", "adapter-2"], worst  # as people count, behind '<img'
+    assert worst["first"] == ["adapter-0", "adapter-1", "adapter-2"], worst  # in numeric order, after '<img'
     assert worst["elements"] < 60, worst
     assert worst["hostile"] == 0 and worst["shown"] == 1, worst
-    # At the most 16 ms on a machine at rest; on another one a frame may have to wait for its turn.
+    # At most 16 ms on an idle machine; on a busy one a frame may have to wait.
     assert worst["set"] < 500 and worst["frame"] < 50, worst
     return worst
 
@@ -101,7 +101,7 @@ def works(url, key, keep):
         keep(browser, "phone")
         browser.resize(1280, 900)
         worst = scroll_many(browser, url)
-        # A wrong key was tried, and a folder that is not allowed: both are told as what they are.
+        # A wrong key and a forbidden folder were tried: both errors are reported by their status.
         page.check_console(browser, expected=("401", "403"))
     return f"; 2,000 adapters: {worst}"
 

@@ -58,7 +58,7 @@ def load_adapter(browser, name, folder):
 
 def ask(browser, prompt, left, right, tokens):
     """One prompt, until both sides have said its end."""
-    browser.run("document.getElementById('try-prompt').value = arguments[0]", prompt)  # typing takes its time
+    browser.run("document.getElementById('try-prompt').value = arguments[0]", prompt)  # typing is slow
     browser.write("#try-a", left)
     browser.write("#try-b", right)
     browser.write("#try-tokens", str(tokens))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# shells.sh PROGRAM: asks bash, and zsh and fish where they are, what they complete by the program's
-# scripts; and has every manual page read by whatever reads such pages here.
+# shells.sh PROGRAM: checks the completions of the program's scripts in bash, and in zsh and fish if
+# they exist, and reads every manual page with the available tools.
 set -euo pipefail
 program=$1
 work=$(mktemp -d)

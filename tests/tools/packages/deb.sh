@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# deb.sh BUILD: the Debian package of a tree that is built, looked at without installing it (tools/package
-# try does that, on a bare root): what it needs, what it holds and what belongs to the administrator.
-# 77, which ctest shows as skipped, without what makes packages (dpkg-dev, file).
+# deb.sh BUILD: makes the Debian package of a built tree and checks its dependencies, content and
+# configuration files without installing it (tools/package try does that on a bare root). Exit
+# status 77, which ctest shows as skipped, without the packaging tools (dpkg-dev, file).
 set -euo pipefail
 build=$(cd "$1" && pwd)
 cd "$(dirname "$0")/../../.."
@@ -10,7 +10,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "deb: $*" >&2; exit 1; }
 
-# The quickest compression: what is tested is not its size.
+# The fastest compression, because the size is not tested.
 cpack --config "$build/CPackConfig.cmake" -G DEB -B "$work" -D CPACK_DEBIAN_COMPRESSION_TYPE=gzip > "$work/log" 2>&1 ||
   { cat "$work/log" >&2; fail "cpack failed"; }
 deb=$(echo "$work"/tandem*.deb)
@@ -20,7 +20,7 @@ field() { dpkg-deb -f "$deb" "$1"; }
 version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$build/CMakeCache.txt")
 [[ $(field Version) == "$version"-1~* ]] || fail "its version is $(field Version)"
 [[ $(field Package) =~ ^tandem(-cuda)?$ ]] || fail "it is called $(field Package)"
-# By dpkg-shlibdeps; and what the maintainer scripts call.
+# These come from dpkg-shlibdeps and from the maintainer scripts.
 for needed in 'libc6 (>= ' libdnnl libhwloc libsqlite3 passwd systemd; do
   [[ $(field Depends) == *"$needed"* ]] || fail "it does not depend on $needed: $(field Depends)"
 done
@@ -38,7 +38,7 @@ for document in copyright changelog.gz changelog.Debian.gz docs/packages.md; do
 done
 if grep -vE ' \./((usr|etc)(/|$)|$)' "$work/list"; then fail "files elsewhere"; fi
 
-# All that is in /etc is the administrator's, and nothing else.
+# Exactly the files in /etc are configuration files of the administrator.
 dpkg-deb -e "$deb" "$work/control"
 diff <(sed -n 's|^-.* \./etc|/etc|p' "$work/list" | sort) <(sort "$work/control/conffiles") ||
   fail "conffiles are not what lies in /etc"
@@ -47,7 +47,7 @@ for script in postinst prerm postrm; do
   sh -n "$work/control/$script" || fail "$script cannot be read"
 done
 
-# Each unit starts what is in the package, with settings that are, and its pages are there.
+# Each unit starts a program in the package with settings in it, and its manual pages are there.
 dpkg-deb -x "$deb" "$work/root"
 for unit in tandem tandem-route; do
   file=$work/root/usr/lib/systemd/system/$unit.service

@@ -39,7 +39,7 @@ def tool(name):
 def dashboard_expressions():
     panels = json.loads((PACKAGING / "grafana/tandem.json").read_text())["panels"]
     targets = [target for panel in panels for target in panel.get("targets", [])]
-    # Grafana's variables, as it would put them in.
+    # Replaces Grafana's variables as Grafana would.
     return [target["expr"].replace("$__rate_interval", "1m").replace("$engine", ".*") for target in targets]
 
 

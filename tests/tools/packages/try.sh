@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# try.sh FOLDER: as root of a machine that may be thrown away (tools/package try), installs the
-# packages that lie in FOLDER, uses them as someone would, and takes them away again.
+# try.sh FOLDER: as root of a disposable machine (tools/package try), installs the packages in
+# FOLDER, uses them as a user would, and removes them.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 folder=$1
@@ -14,7 +14,8 @@ export DEBIAN_FRONTEND=noninteractive
 apt-get update -q > "$log" 2>&1 || fail "apt-get update failed"
 apt-get install -y -q --no-install-recommends curl ca-certificates > "$log" 2>&1 || fail "no curl"
 
-# serve COMMAND ...: runs it until it is ready, asks it for an adapter's words, ends it by SIGTERM.
+# serve COMMAND ...: runs it until it is ready, asks for an adapter's answer, and ends it by
+# SIGTERM.
 serve() {
   "$@" 2> "$log" &
   server=$!
@@ -36,7 +37,7 @@ serve() {
 
 # --- The Debian package ----------------------------------------------------------------------------
 unit=/usr/lib/systemd/system/tandem.service
-# As the unit would where systemd runs: its command, user and variables, and no capabilities.
+# Runs as the unit would under systemd: with its command, user and variables, without capabilities.
 as_unit() {
   local command environment
   command=$(sed -n 's/^ExecStart=//p' $unit)
@@ -101,7 +102,7 @@ try_deb() { # DEB [NEWER]
   [[ -d /var/lib/tandem/models ]] || fail "removing took models"
   rm -r /var/lib/tandem/models
   apt-get purge -y -q "$name" > "$log" 2>&1 || fail "does not purge"
-  # What apt and dpkg keep of all packages, and this tree, are not its own.
+  # Data that apt and dpkg keep about all packages, and this tree, do not count.
   installed=$(find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /root -o -path /tmp -o -path /var/lib/apt \
     -o -path /var/cache/apt -o -path /var/log \) -prune -o -name '*tandem*' -print)
   [[ -z $installed ]] || fail "left behind: $installed"
@@ -109,7 +110,7 @@ try_deb() { # DEB [NEWER]
   say "removed and purged without residue"
 }
 
-# Of this release, and without CUDA, whose packages are not Debian's.
+# Packages for this release without CUDA, since CUDA's packages are not in Debian.
 # shellcheck source=/dev/null
 mapfile -t debs < <(. /etc/os-release && printf '%s\n' "$folder"/tandem_*"~$ID$VERSION_ID"_*.deb | sort -V)
 if [[ -f ${debs[0]} ]]; then try_deb "${debs[@]:0:2}"; else say "no Debian package of this release lies in $folder"; fi

@@ -1,5 +1,5 @@
-// configs/envoy.yaml as it stands, with other ports: a real Envoy, `tandem pick`, and two real
-// engines on the host device. 200 requests; TANDEM_TEST_ENVOY_REQUESTS says how many.
+// Tests configs/envoy.yaml with other ports: a real Envoy, `tandem pick`, and two real engines on
+// the host device. TANDEM_TEST_ENVOY_REQUESTS is the number of requests; default: 200.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ std::vector<std::string> engine_words() {
   return {"serve",     "--model", "data/demo-llama", "--adapters", "data/demo-llama/adapters",
           "--port",    "0",       "--no-pin",        "--device",   "host",
           "--pool-gb", "0.25",    "--adapter-mode",  "on_demand",  "--link-gbps",
-          "0.002"};  // so that a cold start is dear
+          "0.002"};  // makes cold starts expensive
 }
 
 int ask(int port, const std::string& model) {
@@ -54,7 +54,7 @@ std::map<std::string, std::string> tiers(int port) {
   return found;
 }
 
-// What a metric of the picker says; its labels are part of the name.
+// Returns the value of a metric of the picker; its labels are part of the name.
 double metric(int port, const std::string& name) {
   const std::string text = get(port, "/metrics").body;
   const std::size_t at = text.find("\n" + name + " ");
@@ -69,7 +69,7 @@ class EnvoyTest : public ::testing::Test {
       engine = std::make_unique<ReadyServer>(engine_words());
       ASSERT_NE(engine->port, 0) << engine->process.error();
     }
-    // Each adapter resident on one engine, before the picker hears of any.
+    // Makes each adapter resident on one engine before the picker starts.
     for (const char* model : {"python", "license"}) ASSERT_EQ(ask(engines_[0]->port, model), 200);
     for (const char* model : {"cheader", "docstring"})
       ASSERT_EQ(ask(engines_[1]->port, model), 200);
@@ -112,7 +112,7 @@ class EnvoyTest : public ::testing::Test {
   std::unique_ptr<Process> picker_;
   std::unique_ptr<EnvoyProcess> envoy_;
   int metrics_ = 0;
-  int port_ = 0;  // Envoy's
+  int port_ = 0;  // of Envoy
 };
 
 TEST_F(EnvoyTest, SendsRequestsWhereTheirAdapterIsAndOutlivesAnEngine) {
@@ -123,7 +123,7 @@ TEST_F(EnvoyTest, SendsRequestsWhereTheirAdapterIsAndOutlivesAnEngine) {
     ASSERT_EQ(ask(port_, model), 200) << i << "\n" << envoy_->log() << picker_->error();
   }
   for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(tiers(engines_[i]->port), before_[i]);  // no adapter came anywhere else
+    EXPECT_EQ(tiers(engines_[i]->port), before_[i]);  // each adapter is only where it was
     const std::string picks =
         "tandem_picker_picks_total{engine=\"127.0.0.1:" + std::to_string(engines_[i]->port) + "\"}";
     EXPECT_EQ(metric(metrics_, picks), half / 2) << get(metrics_, "/metrics").body;
@@ -151,7 +151,7 @@ TEST_F(EnvoyTest, SendsRequestsWhereTheirAdapterIsAndOutlivesAnEngine) {
     });
   }
   for (std::thread& client : clients) client.join();
-  EXPECT_LE(failed, kClients);  // those that it had begun to answer
+  EXPECT_LE(failed, kClients);  // those whose answers had begun
   EXPECT_EQ(failed_later, 0);
   EXPECT_EQ(metric(metrics_, "tandem_picker_engines_up"), 1);
   EXPECT_EQ(ask(port_, "python"), 200);

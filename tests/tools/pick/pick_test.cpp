@@ -1,4 +1,4 @@
-// `tandem pick` as it is typed: real processes in front of stub engines.
+// Runs `tandem pick` as a command: real processes in front of stub engines.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ TEST(Pick, ExplainsItselfWithAndWithoutGrpc) {
 TEST(Pick, TellsOfItsEnginesAndEndsAtOnce) {
   log::set_level(log::Level::off);
   StubEngine engine("one");
-  // The file has keys of `tandem serve`, which what `tandem pick` becomes must not refuse.
+  // The file has keys of `tandem serve`, which the program tandem-pick must accept.
   Process pick({"pick", "--config", "../configs/demo.toml", "--port", "0", "--metrics-port", "0",
                 "--engine", "http://localhost:" + std::to_string(engine.port())});
   ASSERT_TRUE(pick.wait_for_error("id one")) << pick.error();
@@ -53,7 +53,7 @@ TEST(Pick, TellsOfItsEnginesAndEndsAtOnce) {
   const int port = pick.wait_for_number("listening on 127.0.0.1:");
   ASSERT_GT(metrics, 0) << pick.error();
   ASSERT_GT(port, 0) << pick.error();
-  // It counts what an engine says just after it has named it in the log.
+  // The statistics are counted just after the engine is named in the log.
   EXPECT_TRUE(eventually([&] { return get(metrics, "/ready").status == 200; }));
   EXPECT_THAT(get(metrics, "/metrics").body, HasSubstr("tandem_picker_engines_up 1"));
 
@@ -69,7 +69,7 @@ TEST(Pick, TellsOfItsEnginesAndEndsAtOnce) {
   EXPECT_THAT(pick.error(), HasSubstr("stopped"));
 }
 
-// One of them by a name, which Envoy could not use.
+// One engine is listed by name, which Envoy could not use.
 TEST(Pick, FollowsTheEnginesOfARegistry) {
   log::set_level(log::Level::off);
   const testing::TempDir folder;

@@ -1,5 +1,5 @@
-// `tandem` in surroundings that few machines have: forbidden system calls, folders of the kernel
-// that are empty, files that are no machines, outputs that take nothing.
+// Runs `tandem` in unusual environments: forbidden system calls, empty kernel folders, invalid
+// machine files, outputs that cannot be written.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -21,10 +21,10 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr int kImpossible = 77;  // odd_surroundings's word for it
+constexpr int kImpossible = 77;  // exit status of odd_surroundings
 constexpr const char* kNodes = "/sys/devices/system/node";
 
-// The path of a program that is built beside this one.
+// Returns the path of a program built beside this one.
 std::string odd_surroundings() {
   const auto ours = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   return ours / "odd_surroundings";
@@ -37,7 +37,7 @@ std::vector<std::string> within(std::vector<std::string> surroundings,
   return surroundings;
 }
 
-// `tandem ARGS` in these surroundings; in none, if there are none.
+// Runs `tandem ARGS` in this environment; directly if it is empty.
 Finished run_within(std::vector<std::string> surroundings, const std::vector<std::string>& args,
                     ProcessOptions options = {}) {
   options.program = odd_surroundings();
@@ -145,7 +145,7 @@ TEST(ServeInOddPlaces, KnowsCpusBeyondTheThousandthByTheirNumbers) {
   EXPECT_THAT(run.error, HasSubstr("may not run on core 3000; it may on 0-2999"));
 }
 
-// `tandem serve` with a worker for cold adapters.
+// Arguments of `tandem serve` with a worker for cold adapters.
 std::vector<std::string> serve_with_worker() {
   return {"serve",
           "--model",

@@ -1,4 +1,4 @@
-// `tandem pin` as a user meets it: the real program, on machines of files and imagined ones.
+// Runs `tandem pin` as a command, on machines from files and on imagined ones.
 #include <gmock/gmock.h>
 #include <sched.h>
 #include <unistd.h>
@@ -260,7 +260,7 @@ TEST(PinCheckCommand, KnowsAnEngineWithoutWorkers) {
   EXPECT_EQ(json_of(pin({"check", "--engine", engine, "--json"}))["engines"][0]["pid"], getpid());
 }
 
-// An engine made of this process: a mailbox, an arena and a control region, and no thread.
+// An engine that consists of this process: a mailbox, an arena and a control region, but no thread.
 class PinOnFakeEngine : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -323,7 +323,7 @@ TEST_F(PinOnFakeEngine, StartsWhatIsMissingAndFindsWhatDrifts) {
   EXPECT_EQ(json["engines"][0]["workers"][0]["allowed_cpus"],
             nlohmann::json::array({cpus_.back()}));
 
-  if (cpus_.size() < 2) return;  // nowhere to drift to
+  if (cpus_.size() < 2) return;  // there is no other core
   cpu_set_t all;
   CPU_ZERO(&all);
   for (const int cpu : cpus_) CPU_SET(cpu, &all);

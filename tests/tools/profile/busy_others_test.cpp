@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// A /proc of two CPUs; times in hundredths of a second, as Linux has them.
+// A fake /proc with two CPUs; times are in hundredths of a second, as in Linux.
 class Machine {
  public:
   Machine() : ticks_(sysconf(_SC_CLK_TCK)) {
@@ -112,7 +112,7 @@ TEST(BusyOthers, TheHostAndAQuotaAreNamed) {
   EXPECT_DOUBLE_EQ(others.share(), 0.25);
 }
 
-// Two looks: one that came and went between them cannot be named, its time is counted.
+// Between two looks a process came and went: its name is unknown, but its time is counted.
 TEST(BusyOthers, LooksAddUpAndAnIdThatIsUsedAgainCountsAnew) {
   Machine machine;
   machine.process(90, "first", 4);

@@ -46,9 +46,9 @@ TEST(FirstTokens, AreThoseThatThePlannerPredicts) {
   EXPECT_EQ(planned.request.workers, 6);
 }
 
-// A step of 64 rows is a fifth slower than the costs' line says, as products of few rows may be.
+// A step of 64 rows is a fifth slower than the linear costs say, as can happen with few rows.
 TEST(FirstTokens, GoByTheStepsThatWereMeasuredAndWhatRequestsTakeBeyondThem) {
-  Profile profile = some_profile(12, 1000);  // nothing waits for the link
+  Profile profile = some_profile(12, 1000);  // so fast that nothing waits for the link
   profile.tables = {{"prefill", {"tokens", "seconds"}, {{32, 4e-3}, {64, 5e-3}, {128, 6e-3}}}};
   const auto seconds = [&](std::int32_t tokens) {
     PlanQuestion question;

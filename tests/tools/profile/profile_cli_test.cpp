@@ -1,4 +1,4 @@
-// tandem profile as scripts see it: measured end to end with a small model on the host device.
+// Runs tandem profile as a command: a full measurement with a small model on the host device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -114,7 +114,7 @@ TEST(ProfileCli, MeasuresAModelWritesTheProfileAndAnswersFromIt) {
   nlohmann::json changed = profile;
   for (auto& figure : changed["figures"]) {
     if (figure["name"] != "layer_s") continue;
-    figure["value"] = figure["value"].get<double>() * 1e4;  // far enough for any spread
+    figure["value"] = figure["value"].get<double>() * 1e4;  // beyond any spread
     figure["spread"] = 0;
   }
   const std::string other = (dir.path() / "other.json").string();
@@ -124,8 +124,8 @@ TEST(ProfileCli, MeasuresAModelWritesTheProfileAndAnswersFromIt) {
   EXPECT_THAT(diff.output, HasSubstr("-100.0%"));
 }
 
-// What travels to each of two is about half; the profile is for two that share the model, and no
-// other number.
+// About half of an adapter travels to each of two devices; the profile is valid only for two
+// devices that share the model.
 TEST(ProfileCli, MeasuresDevicesThatShareAModel) {
   const testing::TempDir dir;
   const std::string path = (dir.path() / "two.json").string();

@@ -30,10 +30,10 @@ TEST(ProfileFit, FindsTheCostsThatTheSamplesCameFrom) {
   }
   EXPECT_EQ(profile.costs.tokens_per_core, costs.tokens_per_core);
   for (const ProfileFit& fit : profile.fits) {
-    const bool bent = fit.name == "lora (BGMV)" || fit.name == "prefill";  // no line by nature
+    const bool bent = fit.name == "lora (BGMV)" || fit.name == "prefill";  // not linear
     EXPECT_GT(fit.r2, bent ? 0 : 0.999) << fit.name;
   }
-  EXPECT_LT(profile.fit("lora (BGMV)")->r2, 0.9);  // its ranks are mixed, and it pads nothing
+  EXPECT_LT(profile.fit("lora (BGMV)")->r2, 0.9);  // mixed ranks, and the kernel does not pad
 }
 
 TEST(ProfileFit, FindsThemThroughNoise) {
@@ -76,7 +76,7 @@ TEST(ProfileFit, SaysWhichFiguresItMeasured) {
 
 TEST(ProfileFit, AFigureBeyondWhatHardwareCanDoIsKeptWithinAndDoubted) {
   CostModel costs = known_costs();
-  costs.trip_s = 2e-3;  // an echo that had to be woken for each doorbell
+  costs.trip_s = 2e-3;  // the echoing thread had to be woken for each doorbell
   Profile profile = measured(costs, 0, 1);
   ASSERT_TRUE(fit_profile(profile).ok());
   EXPECT_EQ(profile.costs.trip_s, 1e-3);
@@ -86,7 +86,7 @@ TEST(ProfileFit, AFigureBeyondWhatHardwareCanDoIsKeptWithinAndDoubted) {
   EXPECT_THAT(trip->why, HasSubstr("0.002 was measured, and two cache lines cross"));
 }
 
-// R2 was printed and nothing else.
+// R2 used to be printed without any consequence.
 TEST(ProfileFit, AModelThatDoesNotDescribeTheSamplesIsDoubted) {
   Profile profile =
       measured(known_costs(), [odd = false](std::string_view table, double seconds) mutable {
@@ -134,7 +134,7 @@ TEST(ProfileMap, NamesTheSourceThatWins) {
   ASSERT_TRUE(fit_profile(profile).ok());
   PlanQuestion one;
   one.tokens = 1;
-  EXPECT_EQ(answer(profile, one).source(), "wait");  // one layer's wait, on a fast link
+  EXPECT_EQ(answer(profile, one).source(), "wait");  // one layer waits, on a fast link
   PlanQuestion burst;
   burst.tokens = 8;
   burst.cold = 8;
@@ -191,7 +191,7 @@ TEST(ProfileMap, KnowsThatBytesOnDiskAreNotThereYet) {
     EXPECT_LE(found.over_resident(found.planned), found.over_resident(found.waiting)) << words;
     before = found.over_resident(found.planned);
   }
-  // 100.7 MB at 1 GB/s: nobody has the last layer earlier.
+  // 100.7 MB at 1 GB/s: the last layer cannot arrive earlier.
   const PlanAnswer slow = answer(profile, *parse_question("tokens=8 disk=1"));
   EXPECT_GT(slow.planned.layer_ends.back(), 0.1006);
   EXPECT_THAT(explain_answer(profile, *parse_question("disk=3")),
@@ -218,7 +218,7 @@ TEST(ProfileDiff, TellsWhatChanged) {
   ASSERT_TRUE(fit_profile(profile).ok());
   EXPECT_EQ(diff_profiles(profile, profile).largest_change, 0);
   Profile later = profile;
-  later.figures.clear();  // of a program that judged none
+  later.figures.clear();  // written by a program that judged no figures
   later.costs.link_bytes_per_s *= 1.25;
   const ProfileDiff diff = diff_profiles(profile, later);
   EXPECT_NEAR(diff.largest_change, 0.25, 1e-9);
@@ -238,7 +238,7 @@ TEST(ProfileDiff, OnlyWhatIsBeyondBothSpreadsIsAChange) {
   EXPECT_THAT(within.text, HasSubstr("+25.0%  within the spread"));
   after.figures[0].spread = 0.05;
   EXPECT_NEAR(diff_profiles(before, after).largest_change, 0.25, 1e-9);
-  // An uncertain figure is compared as it was measured, whatever is planned with for it.
+  // An uncertain figure is compared as measured, not as replaced for planning.
   after = before;
   after.costs.trip_s = 5e-6;
   EXPECT_EQ(diff_profiles(before, after).largest_change, 0);

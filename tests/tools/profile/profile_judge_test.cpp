@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What happens to a case in a pass: a factor on its time.
+// A disturbance in a pass: a factor on the time of a case.
 using Disturbance = std::function<double(std::mt19937_64&, int pass, std::string_view table)>;
 
 constexpr int kPasses = 9;
@@ -54,7 +54,7 @@ double undisturbed(std::mt19937_64&, int, std::string_view) {
   return 1;
 }
 
-// A case now and then, a whole pass, and a clock that slows down by 2 % on the way.
+// Disturbs single cases, a whole pass, and the clock, which slows down by 2 %.
 TEST(ProfileJudge, WhatHoldsUpAFewMovesNoFigureFartherThanItsSpreadSays) {
   const std::uint64_t seed = test_seed();
   const std::vector<std::pair<const char*, Disturbance>> kinds = {
@@ -68,7 +68,7 @@ TEST(ProfileJudge, WhatHoldsUpAFewMovesNoFigureFartherThanItsSpreadSays) {
     const Profile profile = judged(seed, disturbed);
     EXPECT_EQ(profile.figures.size(), 14u);
     for (const FigureSpread& figure : profile.figures) {
-      // The interval of the sample is wider or narrower than it should be by chance.
+      // The interval of a sample may by chance be too wide or too narrow.
       EXPECT_NEAR(figure.value / truth_of(figure), 1, 0.04 + 2 * figure.spread) << figure.name;
     }
     for (const char* name : {"link_bytes_per_s", "layer_s", "layer_row_s"}) {
@@ -78,7 +78,7 @@ TEST(ProfileJudge, WhatHoldsUpAFewMovesNoFigureFartherThanItsSpreadSays) {
   }
 }
 
-// As round trips were: 0.3 us, or 112 us, by where the scheduler put two threads.
+// Round trips were like this: 0.3 us or 112 us, depending on where the scheduler put two threads.
 TEST(ProfileJudge, TwoModesAreSaidAndNotPlannedWith) {
   const std::uint64_t seed = test_seed();
   const Profile profile = judged(seed, [](std::mt19937_64&, int pass, std::string_view table) {
@@ -88,7 +88,7 @@ TEST(ProfileJudge, TwoModesAreSaidAndNotPlannedWith) {
   EXPECT_FALSE(trip->certain);
   EXPECT_GT(trip->spread, 0.5);
   EXPECT_THAT(trip->why, HasSubstr("9 passes say"));
-  // What was seen at its best is the nearest to the built-in figure.
+  // The best observation is the nearest to the built-in figure.
   EXPECT_NEAR(profile.costs.trip_s, known_costs().trip_s, 0.1 * known_costs().trip_s);
   EXPECT_TRUE(profile.figure("layer_s")->certain);
   EXPECT_FALSE(profile.is_certain());
@@ -104,7 +104,7 @@ TEST(ProfileJudge, TheBuiltInFigureStaysWhereTheIntervalHoldsIt) {
   EXPECT_THAT(profile.figure("layer_s")->why, HasSubstr("the built-in 127.00 us stays"));
 }
 
-// Who has half of the processors all the while shows in no spread of passes.
+// Processes that use half of the CPUs all the time are not visible in the spread of passes.
 TEST(ProfileJudge, OthersWhoAreBusyAllTheWhileMakeFiguresUncertain) {
   const std::uint64_t seed = test_seed();
   const Profile quiet = judged(seed, undisturbed);

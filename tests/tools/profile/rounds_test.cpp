@@ -31,7 +31,7 @@ TEST(Rounds, TheIntervalOfTheMedianLeavesOutWhatChanceAllows) {
   EXPECT_DOUBLE_EQ(median_interval({1, 1.1, 0.8}).spread(), 0.2);
 }
 
-// Whatever the distribution: even, with a long tail, and of two modes that are far apart.
+// Tests several distributions: uniform, with a long tail, and with two distant modes.
 TEST(Rounds, TheIntervalHoldsTheMedianInNineteenOfTwentySamples) {
   std::mt19937_64 random(test_seed());
   std::uniform_real_distribution<double> even(0, 1);
@@ -48,7 +48,7 @@ TEST(Rounds, TheIntervalHoldsTheMedianInNineteenOfTwentySamples) {
         const MedianInterval interval = median_interval(values);
         holds += interval.low <= kind(0.5) && kind(0.5) <= interval.high ? 1 : 0;
       }
-      // Five standard deviations below what is promised.
+      // At most five standard deviations below the stated probability.
       EXPECT_GE(holds, (0.95 - 5 * std::sqrt(0.95 * 0.05 / kSamples)) * kSamples) << count;
     }
   }

@@ -1,4 +1,4 @@
-// Tables as a machine of known costs would have measured them.
+// Tables as a machine with known costs would measure them.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ inline CostModel known_costs() {
   return costs;
 }
 
-// What a machine with these costs would have measured; `seen`: what becomes of a case of a table.
+// Returns the profile of a machine with these costs; `seen` maps the true time to the measured one.
 using Seen = std::function<double(std::string_view table, double seconds)>;
 inline Profile measured(const CostModel& costs, const Seen& seen) {
   Profile profile;

@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-// As a small model's jobs are: most of the reading is done before the doorbell, but of bursts.
+// Jobs like those of a small model: except in bursts, most is read before the doorbell.
 std::vector<WorkerSample> jobs() {
   std::vector<WorkerSample> samples;
   for (const double rank : {16., 64.}) {
@@ -68,7 +68,7 @@ TEST(WorkerFit, FindsTheWorkerThatTheJobsCameFrom) {
   }
 }
 
-// Three cases of fifteen, held up for ten times as long as they take.
+// Three of fifteen cases take ten times as long.
 TEST(WorkerFit, CasesThatAreHeldUpMoveItLittle) {
   const std::uint64_t seed = test_seed();
   for (std::uint64_t i = 0; i < 20; ++i) {
@@ -78,14 +78,14 @@ TEST(WorkerFit, CasesThatAreHeldUpMoveItLittle) {
     const WorkerFigures before = fit_worker(samples);
     samples[worker.random()() % 10].seconds *= 10;
     const WorkerFigures after = fit_worker(samples);
-    // What it says of jobs that were not held up.
+    // The fit still predicts the undisturbed jobs.
     for (const WorkerSample& sample : samples) {
       EXPECT_NEAR(after.seconds(sample) / before.seconds(sample), 1, 0.25);
     }
   }
 }
 
-// The fit of 27ccaf2 made 0.057 GB/s of some such samples, and 7.2 of others.
+// The fit of 27ccaf2 gave 0.057 GB/s for some such samples, and 7.2 for others.
 TEST(WorkerFit, WhateverIsMeasuredStaysWithinWhatHardwareCanDo) {
   const std::uint64_t seed = test_seed();
   const WorkerBounds bounds;

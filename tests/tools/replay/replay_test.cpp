@@ -1,4 +1,4 @@
-// `tandem replay`, as scripts see it.
+// Runs `tandem replay` as a command.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

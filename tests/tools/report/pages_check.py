@@ -58,15 +58,15 @@ def check_text(name, text):
     assert facts['commit'].text and facts['machine'].text, name
     headings = [element.tag for element in root.find('body')]
     assert headings.index('dl') < headings.index('h2'), f'{name}: the summary comes first'
-    if name == 'pin':  # a picture
+    if name == 'pin':  # the page has a picture
         assert len(root.findall('.//{*}rect')) > 100, name
     else:
         lines = root.findall(".//figure/svg/path[@class]")
         assert len(lines) >= 2 and all(line.find('title').text for line in lines), f'{name}: no plots'
 
 
-# In the browser: what each page is like at a phone's width, and what its first column of figures says when
-# its heading is pressed once and twice.
+# Runs in the browser: reports each page's layout at a phone's width, and the first column of
+# figures after its heading is pressed once and twice.
 DRIVER = '''
 addEventListener("load", () => {
   const found = [...document.querySelectorAll("iframe")].map(frame => {

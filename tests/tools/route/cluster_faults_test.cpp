@@ -1,10 +1,10 @@
-// A cluster in a bad neighbourhood: engines, routers and nodes of etcd are killed, stopped and cut
-// off, and the registry's disk fills up, while clients read streams. No request fails where an
-// engine and a router are left, and every stream says what an undisturbed engine says.
+// Tests a cluster under faults: engines, routers and nodes of etcd are killed, stopped and cut off,
+// and the registry's disk fills up, while clients read streams. No request fails as long as an
+// engine and a router are left, and every stream equals that of an undisturbed engine.
 //
-//   TANDEM_TEST_CHAOS_SECONDS=600  faults at random for so long; default: each fault once
-//   TANDEM_TEST_SEED=1             of what happens then; printed by each run
-//   TANDEM_TEST_PROGRAM=FILE       the `tandem` to test; default: this build's
+//  TANDEM_TEST_CHAOS_SECONDS=600  duration of random faults; default: each fault once
+//  TANDEM_TEST_SEED=1             seed of the faults; printed by each run
+//  TANDEM_TEST_PROGRAM=FILE       the `tandem` to test; default: this build's
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ using std::chrono::steady_clock;
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr int kTokens = 12;
 constexpr int kClients = 2;
-constexpr double kHeartbeatS = 4;  // a busy machine's engines are silent for a while, too
+constexpr double kHeartbeatS = 4;  // long, because engines on a busy machine are sometimes silent
 #else
 constexpr int kTokens = 24;
 constexpr int kClients = 4;
@@ -75,7 +75,7 @@ class ClusterFaults : public ::testing::Test {
                 load_->served(), load_->asked_again());
   }
 
-  // Some streams more begin and end, whatever is broken now.
+  // Waits until some more streams have begun and ended despite the present fault.
   bool gets_on() {
     const int wanted = load_->served() + 2 * kClients;
     return eventually([&] { return load_->served() >= wanted || load_->failed(); },
@@ -86,12 +86,12 @@ class ClusterFaults : public ::testing::Test {
     return eventually([&] { return fleet_->whole(kEngines) || load_->failed(); }) &&
            !load_->failed();
   }
-  // Since `said_before_`.
+  // Waits for `text` in the log after `said_before_`.
   bool comes_to_say(const Process& process, const std::string& text) {
     const auto place = [&] { return process.error().find(text, said_before_); };
     return eventually([&] { return place() != std::string::npos; }, [&] { fleet_->read_logs(); });
   }
-  // A router says once that the registry is lost, and of a fault before it may still be at that.
+  // A router logs a registry loss once, and may still be recovering from an earlier fault.
   bool hears_of_the_registry(const Process& router) {
     const auto at = [&](const char* text) { return router.error().rfind(text) + 1; };  // 0: never
     return eventually([&] { return at("registry: etcd:") <= at("the registry answers again"); },
@@ -104,7 +104,7 @@ class ClusterFaults : public ::testing::Test {
                 load_->take_longest_silence_s());
     std::fflush(stdout);
   }
-  // Does harm, lets clients live with it, and mends it.
+  // Causes a fault, lets clients work with it, and repairs it.
   void suffer(const char* fault, const std::function<void()>& harm,
               const std::function<void()>& mend) {
     if (HasFatalFailure()) return;
@@ -121,7 +121,7 @@ class ClusterFaults : public ::testing::Test {
   std::unique_ptr<Fleet> fleet_;
   std::unique_ptr<ClusterLoad> load_;
   const steady_clock::time_point begin_ = steady_clock::now();
-  std::size_t said_before_ = 0;  // how long the log was that is asked about
+  std::size_t said_before_ = 0;  // length of the log before the fault
 };
 
 class EtcdFaults : public ClusterFaults {
@@ -139,7 +139,7 @@ class EtcdFaults : public ClusterFaults {
         "kill -9 of a node of etcd", [&] { etcd_->kill_member(i); },
         [&] { etcd_->start_member(i); });
   }
-  // An engine that starts without one of three nodes is found all the same.
+  // An engine that starts while one of three nodes is missing is found nevertheless.
   void kill_the_leader(std::size_t engine) {
     const std::size_t leader = etcd_->leader();
     suffer(

@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// Each router twice: one may be dead at any time, and is another one a moment later.
+// Each router is tried twice, because a dead one may be replaced a moment later.
 constexpr std::size_t kRounds = 2;
 
 }  // namespace
@@ -36,7 +36,7 @@ StreamAnswer ask_stream(int port, const StreamCall& call,
     answer.head += fmt::format("{}: {}\n", name, value);
   }
   if (!head.headers.contains("transfer-encoding")) {
-    answer.told.wrong = asked.receive_chunks();  // an error
+    answer.told.wrong = asked.receive_chunks();  // the text of an error
   } else {
     for (std::string event = asked.next_event(); !event.empty(); event = asked.next_event()) {
       hear();
@@ -69,7 +69,7 @@ void ClusterLoad::ask(std::mt19937& random) {
   for (std::size_t i = 0; i < kRounds * routers_.size(); ++i) {
     const int port = routers_[(first + i) % routers_.size()];
     const StreamAnswer answer = ask_stream(port, calls_[which], heard);
-    if (!answer.whole) {  // the router died: what it told is worth nothing
+    if (!answer.whole) {  // the router died, so its answer is ignored
       ++asked_again_;
       continue;
     }

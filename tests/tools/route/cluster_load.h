@@ -1,5 +1,5 @@
-// Clients of a cluster that never stop: each asks a router, and another one when that breaks, and
-// compares what it is told with what an undisturbed engine tells.
+// Clients of a cluster that run all the time: each asks a router, or another one if that breaks,
+// and compares the answer with that of an undisturbed engine.
 #pragma once
 
 #include <atomic>
@@ -16,32 +16,32 @@
 
 namespace tandem {
 
-// One stream from a server on this machine.
+// A stream from a server on this machine.
 struct StreamAnswer {
-  bool whole = false;  // false: nobody listens there, or the connection broke
+  bool whole = false;  // false: no server, or the connection broke
   int status = 0;
   std::string head;
   Told told;
 };
-// `heard` is told how long it was silent, at each piece.
+// `heard` is called at each piece with the silence before it.
 StreamAnswer ask_stream(int port, const StreamCall& call,
                         const std::function<void(std::chrono::steady_clock::duration)>& heard = {});
 
 class ClusterLoad {
  public:
-  // `right`: of each call.
+  // `right`: the expected answer to each call.
   ClusterLoad(std::vector<int> routers, std::vector<StreamCall> calls, std::vector<Told> right)
       : routers_(std::move(routers)), calls_(std::move(calls)), right_(std::move(right)) {}
 
   void begin(int clients, unsigned seed);
   void stop() { crowd_.stop(); }
 
-  // Of all clients, thread-safe.
+  // Totals over all clients; thread-safe.
   int served() const { return served_; }
-  int asked_again() const { return asked_again_; }  // of another router
+  int asked_again() const { return asked_again_; }  // at another router
   bool failed() const { return crowd_.failed(); }
   std::string failure() const { return crowd_.failure(); }
-  // The longest that a stream was silent since the last call.
+  // Returns the longest silence of a stream since the last call.
   double take_longest_silence_s();
 
  private:
@@ -53,7 +53,7 @@ class ClusterLoad {
   std::atomic<int> served_{0};
   std::atomic<int> asked_again_{0};
   std::atomic<std::int64_t> silence_us_{0};
-  Crowd crowd_;  // uses all of the above
+  Crowd crowd_;  // last: its threads use the members above
 };
 
 }  // namespace tandem

@@ -1,5 +1,5 @@
-// configs/envoy-route.yaml as it stands, with other ports: a real Envoy, two routers as they are
-// typed, and stub engines.
+// Tests configs/envoy-route.yaml with other ports: a real Envoy, two `tandem route` processes, and
+// stub engines.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -42,7 +42,7 @@ class EnvoyRoute : public ::testing::Test {
   void TearDown() override { log::set_level(log::Level::info); }
 
   json request() const { return {{"prompt", "x"}, {"max_tokens", 9}, {"seed", 1}}; }
-  // Both routers get some of them.
+  // Requests reach both routers.
   void expect_answers(int count) {
     for (int i = 0; i < count; ++i) {
       const ClientResponse answer = post(envoy_->port(), "/v1/completions", request());

@@ -1,5 +1,5 @@
 // Real engines behind a real router: one is killed, drained, or freed of its few streams, and every
-// client reads what it would have read.
+// client reads the same text as without that.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -47,7 +47,7 @@ class Stream {
   Told told_;
 };
 
-// A counter of the router over all its labels.
+// Returns a counter of the router, summed over its labels.
 double sum_of(int port, const std::string& counter) {
   const std::string metrics = get(port, "/metrics").body;
   const std::string name = "\n" + counter + "{";
@@ -105,7 +105,7 @@ class Failover : public testing::Test {
   }
 
   std::unique_ptr<ReadyServer> engines_[2];
-  std::vector<Told> right_;  // told by an engine that nobody disturbs
+  std::vector<Told> right_;  // from an undisturbed engine
   std::unique_ptr<Process> route_;
   int port_ = 0;
   std::vector<std::unique_ptr<Stream>> streams_;
@@ -117,14 +117,14 @@ TEST_F(Failover, TellsClientsOfAKilledEngineWhatTheyWouldHaveBeenTold) {
   engines_[0]->process.send_signal(SIGKILL);
   expect_right();
   EXPECT_GT(sum_of(port_, kFailovers), 0) << get(port_, "/metrics").body;
-  // And the next request finds the other one.
+  // The next request goes to the other engine.
   EXPECT_EQ(Stream(port_, stream_calls(kTokens)[0]).read_all().texts, right_[0].texts);
 }
 
 TEST_F(Failover, MovesTheStreamsOfADrainedEngine) {
   route();
   begin_streams();
-  // Asked here first: until a program has started, a busy machine's streams may have ended.
+  // Asked directly first, because on a busy machine the streams may end before a program starts.
   drain(0, R"({"hand_over":true})");
   const Finished drained = run_tandem({"drain", url(0)});
   EXPECT_EQ(drained.status, 0) << drained.error;
@@ -133,8 +133,8 @@ TEST_F(Failover, MovesTheStreamsOfADrainedEngine) {
   EXPECT_GT(sum_of(port_, kFailovers), 0) << get(port_, "/metrics").body;
 }
 
-// The second engine has more to do, from elsewhere, and is there for the router once the streams
-// are with the first: which of the two is freed is certain then.
+// The second engine has more work, from elsewhere, and the router learns of it only when the first
+// has the streams: this determines which of the two is freed.
 TEST_F(Failover, MovesTheStreamsOfAnEngineThatCouldRest) {
   const nlohmann::json load{{"prompt", "import os"}, {"max_tokens", 900},  {"n", 12},
                             {"ignore_eos", true},    {"temperature", 0.5}, {"stream", true}};
@@ -150,7 +150,7 @@ TEST_F(Failover, MovesTheStreamsOfAnEngineThatCouldRest) {
   EXPECT_THAT(get(port_, "/metrics").body, HasSubstr("tandem_router_engines_resting 1"));
 }
 
-// As in a rolling update: the engines hold different content under one name.
+// During a rolling update the engines have different content under one name.
 TEST(FailoverOfOtherContent, EndsTheStreamWithAnErrorAndWithoutAWordOfIt) {
   const auto words = [](const std::string& adapter) {
     return std::vector<std::string>{"serve",

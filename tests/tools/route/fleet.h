@@ -1,5 +1,5 @@
-// A cluster of real processes for a test that does them harm: engines behind wires that can be cut,
-// and routers, joined by a registry.
+// A cluster of real processes for tests with faults: engines on connections that can be cut, and
+// routers, joined by a registry.
 #pragma once
 
 #include <cstddef>
@@ -14,26 +14,26 @@ namespace tandem {
 
 class Fleet {
  public:
-  // `heartbeat_s`: after which silence routers set an engine aside.
+  // `heartbeat_s`: silence after which routers set an engine aside.
   Fleet(std::string registry_url, double heartbeat_s);
 
-  // Both return at once; whole() tells when they serve. The index is the next one, or that of one
-  // that was killed.
+  // Both return at once; whole() tells when they serve. The index is the next one or that of a
+  // killed process.
   void start_engine(std::size_t i);
   void start_router(std::size_t i);
-  void kill_engine(std::size_t i) { end(engines_[i].process); }  // -9
+  void kill_engine(std::size_t i) { end(engines_[i].process); }  // SIGKILL
   void kill_router(std::size_t i) { end(routers_[i].process); }
 
   Process& engine(std::size_t i) { return *engines_[i].process; }
   TcpProxy& wire(std::size_t i) { return *engines_[i].wire; }
   int engine_port(std::size_t i) const { return engines_[i].port; }  // 0: not known yet
   Process& router(std::size_t i) { return *routers_[i].process; }
-  std::vector<int> router_ports() const;  // the same for good
+  std::vector<int> router_ports() const;  // they never change
 
-  // Every router that runs sees so many engines that accept. Reads the logs.
+  // Reads the logs; true if every running router sees this number of accepting engines.
   bool whole(std::size_t engines);
   void read_logs();
-  std::string logs();  // of all, the end of each
+  std::string logs();  // the end of each log
 
  private:
   struct Engine {

@@ -1,4 +1,4 @@
-// `tandem route` and `tandem drain` as they are typed: real processes in front of stub engines.
+// Runs `tandem route` and `tandem drain` as commands: real processes in front of stub engines.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ TEST(Route, ServesTwoEnginesAndEndsOnceItsStreamsHave) {
   ASSERT_TRUE(route.wait_for_error("draining"));
   first.set_script({});
   second.set_script({});
-  (first.relays() > 0 ? first : second).kill();  // which its last stream survives, too
+  (first.relays() > 0 ? first : second).kill();  // its last stream continues as well
   std::string last;
   for (std::string event = client.next_event(); !event.empty(); event = client.next_event()) {
     last = event;

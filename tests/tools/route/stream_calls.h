@@ -1,4 +1,4 @@
-// Streams whose text is known: what to ask engines of the demo model, and what was told.
+// Streams with known texts: requests to engines of the demo model, and the answers.
 #pragma once
 
 #include <iosfwd>
@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-// `tandem serve` of the demo model on port 0. float32: in bf16 a near-tie may fall either way with
-// the batch's size.
+// Arguments of `tandem serve` for the demo model on a free port. It uses float32, because in bf16 a
+// near-tie depends on the size of the batch.
 std::vector<std::string> engine_words();
 
 struct StreamCall {
@@ -18,15 +18,15 @@ struct StreamCall {
   nlohmann::json body;
 };
 
-// One of each kind of state that the next engine must come to.
+// One call for each kind of state that the next engine has to reconstruct.
 std::vector<StreamCall> stream_calls(int max_tokens);
 
-// What a client was told, choice by choice; log probabilities as texts of their tokens.
+// A client's answer, choice by choice; log-probabilities are texts of their tokens.
 struct Told {
   std::map<int, std::string> texts;
   std::map<int, std::string> finishes;
   std::map<int, std::string> logprob_tokens;
-  std::string wrong;  // empty: nothing
+  std::string wrong;  // an error; empty: none
   bool done = false;
 
   void take(const std::string& event);

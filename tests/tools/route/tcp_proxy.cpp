@@ -17,7 +17,7 @@
 namespace tandem {
 namespace {
 
-constexpr int kLookMs = 50;  // whether to end
+constexpr int kLookMs = 50;  // interval of checks for the end
 
 sockaddr_in here(int port) {
   sockaddr_in address{};
@@ -67,7 +67,7 @@ struct TcpProxy::Wire {
 
   const int client;
   const int server;
-  int pumps = 2;  // that run; guarded by the proxy's mutex
+  int pumps = 2;  // running threads; guarded by the proxy's mutex
 };
 
 TcpProxy::TcpProxy() : listening_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -145,7 +145,8 @@ void TcpProxy::pump(const std::shared_ptr<Wire>& wire, int from, int to) {
     wire->tear();
     break;
   }
-  // Notified under the lock: who waits may destroy us as soon as it has it.
+  // Notified under the lock, because the waiting thread may destroy this object once it has the
+  // lock.
   const std::lock_guard lock(mutex_);
   if (--wire->pumps == 0) wires_.erase(wire);
   --pumps_;

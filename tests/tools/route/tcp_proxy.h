@@ -1,5 +1,5 @@
-// A wire between two processes that a test can cut: what is sent then arrives when it heals, as
-// behind a switch that drops packets.
+// A connection between two processes that a test can cut: data sent meanwhile arrives after it is
+// healed, as behind a switch that drops packets.
 #pragma once
 
 #include <atomic>
@@ -19,9 +19,9 @@ class TcpProxy {
   TcpProxy& operator=(const TcpProxy&) = delete;
 
   int port() const { return port_; }
-  // Where new connections lead on this machine; 0: they are closed at once. Thread-safe, as all.
+  // Sets the port for new connections; 0: they are closed. Thread-safe, like all functions here.
   void lead_to(int port) { target_ = port; }
-  // No byte passes from now on, in either direction, and new connections hear nothing.
+  // Stops all bytes in both directions, and new connections get no answer.
   void cut();
   void heal();
 
@@ -29,7 +29,7 @@ class TcpProxy {
   struct Wire;
   void accept_all();
   void pump(const std::shared_ptr<Wire>& wire, int from, int to);
-  bool may_pass();  // waits for it; false: the end
+  bool may_pass();  // waits while it is cut; false: the end
 
   int listening_ = -1;
   int port_ = 0;
@@ -38,8 +38,8 @@ class TcpProxy {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool cut_ = false;                       // guarded by mutex_, like what follows
-  int pumps_ = 0;                          // threads that run
-  std::set<std::shared_ptr<Wire>> wires_;  // of them
+  int pumps_ = 0;                          // running threads
+  std::set<std::shared_ptr<Wire>> wires_;  // their connections
   std::thread accepts_;
 };
 

@@ -1,5 +1,5 @@
-// A request followed through a real router and a real engine: one trace, spans below one another,
-// in a collector and in the engine's file.
+// Follows a request through a real router and a real engine: one trace of nested spans, in a
+// collector and in the engine's file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ std::string text_of(const std::filesystem::path& file) {
   return text.str();
 }
 
-// With a begin and an end.
+// Returns spans that have a start and an end.
 std::vector<json> spans_named(const json& events, const std::string& name) {
   std::vector<json> found;
   for (const json& event : events) {
@@ -58,7 +58,7 @@ std::string lane_of(const json& events, const json& span) {
   return found == events.end() ? "none" : (*found)["args"]["name"].get<std::string>();
 }
 
-// The steps of a cold adapter, its load and what CPU workers did of it: a lane each.
+// The steps of a cold adapter, its load and the work of CPU workers each have a lane.
 void expect_a_cold_start(const json& events) {
   const std::vector<json> loads = spans_named(events, "load");
   const std::vector<json> layers = spans_named(events, "layer");
@@ -83,7 +83,7 @@ TEST(Trace, FollowsARequestThroughRouterAndEngine) {
   const testing::TempDir dir;
   const auto file = dir.path() / "trace.json";
   StubCollector collector;
-  // A cold start in which a worker has to help, and may be late: 120 ms for a layer on the link.
+  // A layer takes 120 ms on the link, so a worker has to help in this cold start; it may be late.
   ReadyServer engine({"serve",
                       "--model",
                       "data/demo-llama",
@@ -149,19 +149,19 @@ TEST(Trace, FollowsARequestThroughRouterAndEngine) {
   for (const json& span : spans) EXPECT_EQ(span["traceId"], kTrace);
   EXPECT_EQ(json(spans).dump().find("secret"), std::string::npos);
 
-  // Both logs know it by its trace.
+  // Both logs contain the trace's id.
   ASSERT_TRUE(engine.process.wait_for_error(std::string("trace_id=") + kTrace));
   ASSERT_TRUE(route.wait_for_error(std::string("trace_id=") + kTrace));
   EXPECT_THAT(get(engine.port, "/metrics").body,
               ::testing::HasSubstr("tandem_trace_spans_dropped_total{where=\"export\"} 0"));
 
-  // A caller's "no" is heeded by both.
+  // Both obey a caller's decision not to sample.
   const auto unsampled =
       post(port, "/v1/completions", {{"prompt", "x"}, {"max_tokens", 2}},
            "traceparent: 00-11111111111111111111111111111111-" + std::string(kCaller) + "-00\r\n");
   EXPECT_EQ(unsampled.status, 200);
 
-  // Written once the load is over, its layers behind it.
+  // Written after the load has ended, with its layers.
   EXPECT_TRUE(eventually([&] {
     const std::string text = text_of(file);
     int layers = 0;
@@ -178,7 +178,7 @@ TEST(Trace, FollowsARequestThroughRouterAndEngine) {
   ASSERT_TRUE(events.is_array());
   std::map<std::string, int> names;
   for (const json& event : events) ++names[event["name"].get<std::string>()];
-  EXPECT_EQ(names["/v1/completions"], 2);  // its begin and its end
+  EXPECT_EQ(names["/v1/completions"], 2);  // a start and an end
   EXPECT_GE(names["step"] + names["recorded step"], 8);
   EXPECT_EQ(text.find("1111111111111111"), std::string::npos);
   expect_a_cold_start(events);

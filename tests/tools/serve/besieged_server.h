@@ -1,4 +1,4 @@
-// What the tests share that keep a real server, its CPU workers and its clients in trouble.
+// Helpers for tests with faults in a real server, its CPU workers and its clients.
 #pragma once
 
 #include <filesystem>
@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// The last cpus that this process may use, `most` of them, as `tandem serve` takes them.
+// The last cpus that this process may use, at most `most`, in the format of `tandem serve`.
 struct WorkerCpus {
   std::string list;
   int count = 0;
@@ -18,20 +18,20 @@ struct WorkerCpus {
 WorkerCpus worker_cpus(int most);
 
 struct ServeChoices {
-  std::string mode;  // of adapters; cached: all of them on the device
+  std::string mode;  // adapter mode; cached: all adapters are on the device
   std::filesystem::path adapters = "data/demo-llama/adapters";
   std::filesystem::path adapter_root = {};  // empty: none
   std::string device = "host";
-  int devices = 1;              // that share the model
-  std::string link_gbps = "0";  // "0": as fast as it is; for modes that load
+  int devices = 1;              // number of devices that share the model
+  std::string link_gbps = "0";  // "0": not throttled; for modes that load
   std::string deadline_ms = "500";
   int max_workers = 2;
 };
-// `tandem serve` of the demo model with CPU workers. In f32, or a near-tie would fall as the batch
-// wants it.
+// Arguments of `tandem serve` for the demo model with CPU workers. It uses f32, because otherwise a
+// near-tie would depend on the batch.
 std::vector<std::string> serve_with_workers(const ServeChoices& choices);
 
-// Ends by this signal, well and in time, and nothing of it is left.
+// Expects that this signal ends the server in time, with status 0, and that nothing of it is left.
 void expect_end(ReadyServer& server, int signal);
 
 }  // namespace tandem

@@ -1,12 +1,12 @@
-// A real server in a bad neighbourhood: clients vanish, close their half, never read and send
-// garbage; adapters are loaded again in place, are truncated or deleted on disk; its CPU workers
-// are killed, stopped and write garbage; /dev/shm fills up, where the test may have one of its own.
-// Meanwhile every sound request gets the text of a server that is left in peace, and afterwards the
-// server holds no more than before.
+// Tests a real server under disturbances: clients disappear, close their half, never read and send
+// garbage; adapters are loaded again in place, and truncated or deleted on disk; its CPU workers
+// are killed, stopped and write garbage; /dev/shm fills up if the test can have its own. Meanwhile
+// every valid request gets the text of an undisturbed server, and afterwards the server holds no
+// more resources than before.
 //
-//   TANDEM_TEST_CHAOS_SECONDS=1800  how long it goes on; default: 30, or 4 under a sanitizer
-//   TANDEM_TEST_SEED=1              of what happens; printed by each run
-//   TANDEM_TEST_PROGRAM=FILE        the `tandem` to test; default: this build's
+//  TANDEM_TEST_CHAOS_SECONDS=1800  duration; default: 30, or 4 under a sanitizer
+//  TANDEM_TEST_SEED=1              seed of the disturbances; printed by each run
+//  TANDEM_TEST_PROGRAM=FILE        the `tandem` to test; default: this build's
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -45,8 +45,8 @@ using std::chrono::steady_clock;
 const int kDefaultSeconds = sanitized() ? 4 : 30;
 const int kMaxTokens = sanitized() ? 4 : 16;
 const std::int64_t kMaxGrowthKb =
-    sanitized() ? 512 << 10 : 48 << 10;  // what was freed is kept aside
-constexpr std::size_t kNeverRead = 6;    // sockets of clients that never read, at one time
+    sanitized() ? 512 << 10 : 48 << 10;  // freed memory is kept by the sanitizer
+constexpr std::size_t kNeverRead = 6;    // number of clients that never read, at any time
 
 std::vector<std::string> serve(const std::string& mode, const fs::path& adapters) {
   ServeChoices choices;
@@ -63,9 +63,10 @@ std::string body_of(const std::string& answer) {
   return end == std::string::npos ? "" : answer.substr(end + 4);
 }
 
-// The text of an answer that is not streamed; nothing if it is none.
+// Returns the text of an answer that is not streamed; nothing if there is none.
 std::optional<std::string> text_of(std::string answer) {
-  // A client that has closed its half may be asked, so to speak, whether it still reads.
+  // A client that has closed its half may get interim responses, which check whether it still
+  // reads.
   while (answer.starts_with("HTTP/1.1 100")) answer = body_of(answer);
   if (!answer.starts_with("HTTP/1.1 200")) return std::nullopt;
   const nlohmann::json json = nlohmann::json::parse(body_of(answer), nullptr, false);
@@ -81,12 +82,12 @@ std::string completions(const nlohmann::json& ask) {
       body.size(), body);
 }
 
-// What a client that behaves is told.
+// Returns the answer to a well-behaved client.
 std::string answer_to(int port, const nlohmann::json& ask) {
   return HttpExchange(port, "POST", "/v1/completions", ask.dump()).read_all();
 }
 
-// A client that may do with its socket what it likes.
+// A client with full control of its socket.
 class Socket {
  public:
   explicit Socket(int port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -108,7 +109,7 @@ class Socket {
     if (fd_ >= 0) ::close(fd_);
   }
   void send(std::string_view bytes) const {
-    // A server that has refused the rest already is one that is gone.
+    // The server may have refused the request and closed the connection already.
     (void)::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
   void end_sending() const { ::shutdown(fd_, SHUT_WR); }
@@ -132,7 +133,7 @@ class Socket {
   int fd_;
 };
 
-// What the kernel says a process holds.
+// Resources of a process according to the kernel.
 struct Holdings {
   std::int64_t descriptors = 0, threads = 0, resident_kb = 0;
 
@@ -154,8 +155,7 @@ struct Ask {
   std::string wanted;
 };
 
-// All that happens at the same time, one thread for each kind. The first thing that should not have
-// been ends them all.
+// All disturbances at the same time, with one thread per kind. The first failure ends them all.
 class Neighbourhood {
  public:
   Neighbourhood(int port, const std::vector<Ask>& asks, fs::path adapters, unsigned seed)
@@ -165,7 +165,7 @@ class Neighbourhood {
       crowd_.add([this, act](std::mt19937& random) { (this->*act)(random); }, seed++);
     }
   }
-  // Now and then there is none of it left.
+  // Sometimes all of the shared memory is taken.
   void fill_shared_memory(unsigned seed) {
     crowd_.add(
         [this](std::mt19937& random) {
@@ -246,7 +246,7 @@ class Neighbourhood {
     }
   }
 
-  // No answer tells where the server keeps its files.
+  // No answer may reveal where the server keeps its files.
   int post(const std::string& path, const nlohmann::json& body, std::string& answer) {
     answer = HttpExchange(port_, "POST", path, body.dump()).read_all();
     if (answer.find(adapters_.parent_path().string()) != std::string::npos) {
@@ -263,11 +263,11 @@ class Neighbourhood {
     std::string answer;
     const std::string name = asks_[random() % asks_.size()].json["model"];
     const fs::path folder = adapters_ / name;
-    if (!fs::exists(folder)) return;  // the base's
+    if (!fs::exists(folder)) return;  // the base model has no folder
     const fs::path copy = adapters_.parent_path() / fmt::format("copy-{}", random());
     switch (random() % 3) {
       case 0: {
-        // The same bytes in other files.
+        // Replaces the files by others with the same bytes.
         fs::copy(folder, copy);
         for (const char* file : {"adapter_config.json", "adapter_model.safetensors"}) {
           fs::rename(copy / file, folder / file);
@@ -293,7 +293,7 @@ class Neighbourhood {
             post("/v1/load_lora_adapter", {{"lora_name", "gone"}, {"lora_path", copy}}, answer);
         expect_status("loaded", status, 200, answer);
         fs::remove_all(copy);
-        // What has been loaded is right or, where it must be read again, refused.
+        // A loaded adapter answers correctly or, if it has to be read again, is refused.
         for (const Ask& one : asks_) {
           if (one.json["model"] != name) continue;
           nlohmann::json ask = one.json;
@@ -313,8 +313,8 @@ class Neighbourhood {
   const int port_;
   const std::vector<Ask>& asks_;
   const fs::path adapters_;
-  std::deque<Socket> silent_;  // of misbehave()
-  Crowd crowd_;                // last: its threads use the rest
+  std::deque<Socket> silent_;  // used by misbehave()
+  Crowd crowd_;                // last: its threads use the other members
 };
 
 class Chaos : public ::testing::Test {
@@ -349,7 +349,7 @@ class Chaos : public ::testing::Test {
     expect_end(oracle, SIGTERM);
   }
 
-  // For so long, and then peace. What happened is printed.
+  // Disturbs the server for this time, then heals it. Prints the events.
   void disturb(ReadyServer& server, FaultInjector& faults, milliseconds length, unsigned seed) {
     Neighbourhood all(server.port, asks_, adapters_, seed);
     if (has_own_shm_) all.fill_shared_memory(seed + 100);
@@ -366,7 +366,7 @@ class Chaos : public ::testing::Test {
     for (const auto& [what, count] : all.crowd().counts()) fmt::print("{:6} {}\n", count, what);
     EXPECT_GT(all.crowd().counts()["right"], 0);
   }
-  // All connections of clients are over when one is asked for alone.
+  // All connections of clients have ended when a single request is answered.
   void expect_text_of_each(ReadyServer& server) {
     for (const Ask& one : asks_) {
       EXPECT_EQ(text_of(answer_to(server.port, one.json)), one.wanted) << one.json;
@@ -388,7 +388,7 @@ TEST_F(Chaos, LeavesSoundRequestsRightAndNothingBehind) {
   const pid_t engine = server.process.pid();
   FaultInjector faults(engine, seed);
 
-  // The first third warms up: pools of memory, threads and descriptors grow to what they need.
+  // The first third warms up: pools of memory, threads and descriptors grow to the needed size.
   disturb(server, faults, length / 3, seed);
   expect_text_of_each(server);
   const Holdings before = Holdings::of(engine);
@@ -406,7 +406,7 @@ TEST_F(Chaos, LeavesSoundRequestsRightAndNothingBehind) {
              after.descriptors, before.threads, after.threads, before.resident_kb,
              after.resident_kb);
 
-  // Clients that do not read hold nobody up, not even the end.
+  // Clients that do not read delay nothing, not even the end.
   std::vector<Socket> silent;
   for (std::size_t i = 0; i < kNeverRead; ++i) {
     nlohmann::json stream = asks_[i].json;

@@ -1,6 +1,6 @@
-// A real server whose engine ends for good: it has no memory any more, however often it starts
-// anew. The process says why and ends in bounded time, whatever its clients do; each of them hears
-// of it, and nothing stays behind.
+// A real server's engine ends for good, because it gets no memory however often it restarts. The
+// process logs the reason and ends in bounded time, whatever its clients do; each client gets an
+// error, and nothing is left behind.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,11 +38,11 @@ using ::testing::SizeIs;
 using ::testing::StartsWith;
 
 constexpr int kDrainTimeoutS = 10;
-// drain_timeout_s and the second that every end is given, and one for the engine to find out that
-// it has no memory: twelve tries, 10 ms apart. The rest is for a busy machine.
+// drain_timeout_s, the second that every end is given, and one second for the engine to find out
+// that it has no memory: twelve tries, 10 ms apart. The rest is for a busy machine.
 constexpr seconds kLongestEnd{kDrainTimeoutS + 7};
 
-// What the library of failing_memory_preload.cpp sees.
+// The memory shared with the library of failing_memory_preload.cpp.
 class SharedFaults {
  public:
   SharedFaults() : path_(dir_.write("faults", std::string(sizeof(MemoryFaults), '\0'))) {
@@ -71,7 +71,7 @@ class SharedFaults {
   MemoryFaults* faults_ = nullptr;
 };
 
-// The thread of this name; 0: there is none.
+// Returns the thread of this name; 0: there is none.
 pid_t thread_of(pid_t process, const std::string& name) {
   for (const auto& task : fs::directory_iterator("/proc/" + std::to_string(process) + "/task")) {
     std::string line;
@@ -137,7 +137,7 @@ TEST_F(EngineEnd, IsTheEndOfTheProcessInBoundedTimeWhateverClientsDo) {
   const pid_t engine = thread_of(pid, "engine");
   ASSERT_NE(engine, 0);
 
-  nlohmann::json huge = long_request();  // far more than sockets hold
+  nlohmann::json huge = long_request();  // far more than socket buffers hold
   huge["n"] = 32;
   huge["logprobs"] = 20;
   const auto never_reads = ask(huge);
@@ -158,7 +158,7 @@ TEST_F(EngineEnd, IsTheEndOfTheProcessInBoundedTimeWhateverClientsDo) {
     EXPECT_THAT(said, HasSubstr("\ndata: [DONE]"));
   }
   EXPECT_THAT(waits->read_all(), StartsWith("HTTP/1.1 500"));
-  // An engine that nobody asks has no need of memory, and waits for better times.
+  // An idle engine needs no memory and does not end, so requests are sent.
   const nlohmann::json small{{"prompt", "def f("}, {"max_tokens", 4}};
   int asked = 0;
   for (std::string said = "anything"; !said.empty(); ++asked) {

@@ -1,5 +1,5 @@
-// A real server under bodies whose JSON takes many times their bytes: its probes are answered
-// meanwhile, and what parsing took is given back.
+// A real server gets bodies whose JSON needs many times their bytes: probes are answered meanwhile,
+// and the memory is released afterwards.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ std::size_t resident_mb(pid_t process) {
 }
 
 std::string body_of(const std::string& value) {
-  constexpr std::size_t kBytes = (8U << 20) - 512;  // of the default max_body_mb
+  constexpr std::size_t kBytes = (8U << 20) - 512;  // just below the default max_body_mb
   std::string body = R"({"prompt":"a","max_tokens":1,"x":[)";
   while (body.size() + value.size() < kBytes) body += value;
   return body + "0]}";
@@ -39,7 +39,7 @@ TEST(LargeBodies, NeitherHoldUpProbesNorKeepMemory) {
                       "host", "--pool-gb", "0.1", "--host-tier-gb", "0.05"});
   ASSERT_NE(server.port, 0) << server.process.error();
   const std::size_t before = resident_mb(server.process.pid());
-  // The last is within the bounds, and is parsed.
+  // The last body is within the bounds and is parsed.
   const std::vector<std::string> bodies = {body_of(R"({"":{}},)"), body_of("0,"),
                                            body_of("1234567,")};
   std::atomic<bool> done{false};
@@ -70,7 +70,7 @@ TEST(LargeBodies, NeitherHoldUpProbesNorKeepMemory) {
   EXPECT_LT(longest_ms, 1000);
   if (sanitized()) GTEST_SKIP() << "a sanitizer keeps what was freed";
 
-  constexpr std::size_t kMayStay = 160;  // MB; without a bound it is a gigabyte
+  constexpr std::size_t kMayStay = 160;  // MB; without the bound it would be a gigabyte
   const Clock::time_point deadline = Clock::now() + std::chrono::seconds(20);
   std::size_t after = resident_mb(server.process.pid());
   while (after > before + kMayStay && Clock::now() < deadline) {

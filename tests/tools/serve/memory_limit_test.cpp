@@ -1,5 +1,5 @@
-// A real server that runs out of memory: calls that no limit of its own refuses, under a limit of
-// the system. Each gets an answer or an error or its connection closes; then all is as before.
+// A real server runs out of memory: calls that its own limits accept, under a limit of the system.
+// Each call gets an answer or an error, or its connection closes; then everything is as before.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -17,7 +17,7 @@
 namespace tandem {
 namespace {
 
-// Address space of a process, in bytes.
+// Returns the address space of a process in bytes.
 std::size_t size_of(pid_t process) {
   std::ifstream file(fmt::format("/proc/{}/statm", process));
   std::size_t pages = 0;
@@ -41,9 +41,8 @@ struct Call {
   std::string body;
 };
 
-// What grows most for its bytes: numbers by the million, objects by the ten thousand. None of them
-// is computed: on the host device the engine's oneDNN ends the process itself where it gets no
-// memory.
+// Calls that need much memory for their size: millions of numbers, ten thousands of objects. None
+// of them is computed, because oneDNN in the host device ends the process if it gets no memory.
 std::vector<Call> greedy_calls() {
   return {
       {"/v1/completions", fmt::format(R"({{"prompt": [{}]}})", repeated("7", 2'000'000))},
@@ -89,7 +88,7 @@ TEST(MemoryLimit, EndsCallsAndNotTheServer) {
   int refused = 0;
   std::mutex mutex;
   for (int round = 0; round < 3; ++round) {
-    // The first with the least: address space that was taken once may be used again.
+    // The first round has the lowest limit, because address space once taken may be used again.
     limit(server.process.pid(), size_of(server.process.pid()) + (8U << (2 * round)) * (1U << 20));
     std::vector<std::thread> clients;
     for (int client = 0; client < 10; ++client) {

@@ -28,7 +28,7 @@ void write_file(const char* path, std::string_view text) {
 
 }  // namespace
 
-// Who is not root has the right to mount in a user namespace of his own, if the machine lets him.
+// Without root, mounting is possible in a new user namespace if the machine allows those.
 std::string make_shm_private(std::size_t bytes) {
   const uid_t user = ::geteuid();
   const gid_t group = ::getegid();

@@ -1,4 +1,4 @@
-// A /dev/shm that is this test's and its children's alone, so that it may be filled up.
+// A /dev/shm for only this test and its children, so that it may be filled up.
 #pragma once
 
 #include <cstddef>
@@ -6,11 +6,11 @@
 
 namespace tandem {
 
-// From now on this process sees a /dev/shm of its own, of so many bytes. Returns why not; empty: it
-// does. Before any thread is started.
+// Gives this process its own /dev/shm of this size. Call it before any thread is started. Returns
+// an empty text, or the reason why that is impossible.
 std::string make_shm_private(std::size_t bytes);
 
-// Takes all that is free in /dev/shm, until it goes.
+// Takes all free memory of /dev/shm until it is destroyed.
 class FullShm {
  public:
   FullShm();

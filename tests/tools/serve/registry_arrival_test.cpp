@@ -1,4 +1,4 @@
-// `tandem serve --registry --adapter-store`: adapters that are served while they come from other
+// Tests `tandem serve --registry --adapter-store`: adapters are used while they arrive from other
 // engines, which may die or lie meanwhile.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -51,11 +51,11 @@ class RegistryArrival : public ::testing::Test {
     args.insert(args.end(), more.begin(), more.end());
     return std::make_unique<ReadyServer>(args);
   }
-  // That fetches, with nothing of its own.
+  // Starts a server without adapters of its own that fetches them.
   std::unique_ptr<ReadyServer> serve_fetching() const {
     return serve({"--adapter-store", store_.string()});
   }
-  // The text, or the whole answer where it is none.
+  // Returns the text, or the whole answer if there is none.
   static std::string ask(const ReadyServer& server) {
     const nlohmann::json body{
         {"model", "code"}, {"prompt", "def f("}, {"max_tokens", 8}, {"temperature", 0}};
@@ -128,7 +128,7 @@ TEST_F(RegistryArrival, ComesFromAnotherEngineWhenTheFirstDies) {
 }
 
 TEST_F(RegistryArrival, IsNotServedWhereTheOnlyEngineLies) {
-  // Of the same shape, but for one weight.
+  // Makes an adapter of the same shape that differs in one weight.
   const testing::TempDir made;
   fs::copy(kAdapters + "python", made.path() / "other");
   {

@@ -1,5 +1,5 @@
-// `tandem serve --registry`: adapters that nobody gave to the server, and its place in the
-// registry.
+// Tests `tandem serve --registry`: adapters found in the registry, and the server's own entry
+// there.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ using ::testing::StartsWith;
 const std::string kModel = "data/demo-llama";
 const std::string kAdapters = "data/demo-llama/adapters/";
 
-// An answer may be there before its adapter has its place in the store.
+// The answer may come before the adapter is in the store.
 bool is_kept(const fs::path& path) {
   return eventually([&] { return fs::exists(path); });
 }
@@ -75,7 +75,7 @@ class RegistryServe : public ::testing::Test {
         {"model", model}, {"prompt", "def f("}, {"max_tokens", 4}, {"temperature", 0}};
     return HttpExchange(server.port, "POST", "/v1/completions", body.dump()).read_all();
   }
-  // What the server tells of its adapters, by name.
+  // Returns the digest that the server reports for an adapter.
   static std::string digest_of(const ReadyServer& server, const std::string& name) {
     const std::string answer = HttpExchange(server.port, "GET", "/v1/adapters", "").read_all();
     const std::size_t body = answer.find("\r\n\r\n");
@@ -106,7 +106,7 @@ TEST_F(RegistryServe, ServesTheRegistrysAdaptersInTheirNewestVersion) {
 
   EXPECT_THAT(ask(*server, "nobody"), AllOf(StartsWith("HTTP/1.1 404"), HasSubstr("nobody")));
   EXPECT_EQ(digest_of(*server, "code"), "");
-  // Listed before anybody asks, but for what could not be brought in.
+  // Adapters are listed before the first request, except for those that cannot be loaded.
   const auto models = [&](const std::string& one) {
     return HttpExchange(server->port, "GET", "/v1/models" + one, "").read_all();
   };
@@ -118,14 +118,14 @@ TEST_F(RegistryServe, ServesTheRegistrysAdaptersInTheirNewestVersion) {
   EXPECT_THAT(models("/far"), StartsWith("HTTP/1.1 404"));
   EXPECT_THAT(ask(*server, "code"), StartsWith("HTTP/1.1 200"));
   EXPECT_EQ(digest_of(*server, "code"), newest_digest("code"));
-  // Neither what lies elsewhere, nor what is not what the registry says.
+  // Refused: an adapter in another place, and one that differs from the registry's entry.
   EXPECT_THAT(ask(*server, "far"),
               AllOf(StartsWith("HTTP/1.1 403"), HasSubstr("not under an adapter_root")));
   EXPECT_THAT(ask(*server, "changed"),
               AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("holds other weights")));
   EXPECT_EQ(digest_of(*server, "changed"), "");
 
-  // Added while it serves, and a new version of what it serves.
+  // Adds an adapter while it serves, and a new version of one that it serves.
   add("law", copy_of("license", root_ / "law"));
   add("code", copy_of("cheader", root_ / "code-2"));
   const auto comes_to_newest = [&] {
@@ -138,12 +138,12 @@ TEST_F(RegistryServe, ServesTheRegistrysAdaptersInTheirNewestVersion) {
   };
   EXPECT_TRUE(comes_to_newest());
   EXPECT_THAT(ask(*server, "law"), StartsWith("HTTP/1.1 200"));
-  // Who wants an older one says so.
+  // A client can ask for an older version.
   EXPECT_THAT(ask(*server, "code@1"), StartsWith("HTTP/1.1 200"));
   EXPECT_EQ(digest_of(*server, "code@1"), (*open_registry(url_))->find_adapter("code", 1)->digest);
   EXPECT_THAT(ask(*server, "code@3"), StartsWith("HTTP/1.1 404"));
 
-  // A version that cannot be had yet is looked for again.
+  // A version that is not available yet is looked for again.
   const std::string before = newest_digest("code");
   add("code", copy_of("docstring", outside_ / "code-3"));
   EXPECT_TRUE(server->process.wait_for_error("adapter 'code' version 3"));
@@ -177,7 +177,7 @@ TEST_F(RegistryServe, FetchesAnAdapterFromAnotherEngineAndKeepsIt) {
   auto second = serve_second();
   ASSERT_GT(second->port, 0) << second->process.error();
 
-  // The first lacks it, too, until a request has brought it in there.
+  // The first engine lacks it, too, until a request has made it fetch it.
   EXPECT_THAT(ask_with_key(*second, "code"),
               AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("1 other engine of the registry lacks")));
   const std::string expected = ask_with_key(*first, "code");
@@ -189,7 +189,7 @@ TEST_F(RegistryServe, FetchesAnAdapterFromAnotherEngineAndKeepsIt) {
   (void)ask_with_key(*first, "law");
   EXPECT_EQ(ask_with_key(*second, "law"), ask_with_key(*first, "law"));
 
-  // What it has stays, though nobody else is there, but for what is something else by now.
+  // It keeps its adapters without other engines, except for those that have changed meanwhile.
   for (const ReadyServer* server : {first.get(), second.get()})
     server->process.send_signal(SIGTERM);
   EXPECT_EQ(first->process.wait(), 0) << first->process.error();
@@ -208,7 +208,7 @@ TEST_F(RegistryServe, LetsFewRequestsWaitForOtherEnginesAndNoneWhenItEnds) {
   add("far", copy_of("python", outside_ / "far"));
   const testing::SilentServer stalls;
   add_engine("stalls", "http://" + stalls.endpoint().text());
-  // Less than a silent engine is waited for.
+  // Shorter than the time-out for a silent engine.
   const auto server =
       serve({"--adapter-store", (dir_.path() / "store").string(), "--drain-timeout-s", "6"});
   ASSERT_GT(server->port, 0) << server->process.error();
@@ -263,7 +263,7 @@ TEST_F(RegistryServe, UnloadsWhatIsIdleWhereTheStoreHasNoRoom) {
   ASSERT_GT(first->port, 0) << first->process.error();
   const fs::path store = dir_.path() / "store";
   const auto second =
-      serve({"--adapter-store", store.string(), "--adapter-store-gb", "0.0005"});  // one of them
+      serve({"--adapter-store", store.string(), "--adapter-store-gb", "0.0005"});  // room for one
   ASSERT_GT(second->port, 0) << second->process.error();
   for (const std::string name : {"code", "law", "code"}) {
     ASSERT_THAT(ask(*first, name), StartsWith("HTTP/1.1 200"));
@@ -304,7 +304,7 @@ TEST_F(RegistryServe, IsInTheRegistryUntilItEnds) {
   EXPECT_GT(engine.capacity.kv_tokens, 0);
   EXPECT_THAT(HttpExchange(server->port, "GET", "/v1/stats", "").read_all(),
               HasSubstr("\"id\":\"" + engine.id + '"'));
-  // While it drains, nobody who starts now shall find it.
+  // While it drains, routers that start now must not find it.
   const auto registered = [&](std::size_t engines) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     while ((*registry)->snapshot()->engines.size() != engines &&

@@ -1,5 +1,6 @@
-// A server that is told to end while its CPU workers are still starting: nobody complains, neither
-// the server, which would if it had waited for them in vain, nor a worker that finds it gone.
+// A server is ended while its CPU workers are still starting: there are no warnings, neither from
+// the server, which would warn if it had waited for them in vain, nor from a worker that finds it
+// gone.
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +25,7 @@ using std::chrono::steady_clock;
 using testing::HasSubstr;
 using testing::Not;
 
-// A worker for each of two cores that this process may use, or for the only one.
+// One worker on each of two cores that this process may use, or on the only one.
 std::string worker_cpus() {
   std::vector<int> cpus = cpus_of_thread();
   cpus.resize(std::min<std::size_t>(cpus.size(), 2));
@@ -38,7 +39,7 @@ std::vector<std::string> serve() {
           worker_cpus()};
 }
 
-// What is tested is never the limit: the machine may be busy with others.
+// The time-out is long, because the machine may be busy.
 template <typename Condition>
 bool comes_true(Condition condition) {
   const auto deadline = steady_clock::now() + std::chrono::minutes(1);
@@ -51,8 +52,8 @@ bool comes_true(Condition condition) {
 
 class ServeEnd : public testing::TestWithParam<int> {
  protected:
-  // Neither a warning nor an error, of the server or of a worker. A sanitized one may take longer
-  // to end than it is given, and what ends without destructors is then reported.
+  // Expects no warning and no error, from the server or a worker. Under a sanitizer the end may
+  // exceed its time limit, and the end without destructors is then reported.
   static void expect_quiet(const std::string& log) {
     if (sanitized()) return;
     EXPECT_THAT(log, Not(HasSubstr(" warning ")));
@@ -60,7 +61,7 @@ class ServeEnd : public testing::TestWithParam<int> {
     EXPECT_THAT(log, Not(HasSubstr("tandem worker")));
   }
   static void expect_nothing_left(pid_t engine) {
-    // The kernel kills them with an engine that ends without destructors, a moment later.
+    // If an engine ends without destructors, the kernel kills its workers a moment later.
     EXPECT_TRUE(comes_true([&] { return workers_of(engine).empty(); }));
     EXPECT_THAT(regions_of(engine), testing::IsEmpty());
   }
@@ -68,11 +69,11 @@ class ServeEnd : public testing::TestWithParam<int> {
 
 TEST_P(ServeEnd, IsQuietBeforeTheServerIsReady) {
   Process server(serve());
-  // They are there, but do not work yet: that takes longer by far than a look.
+  // The workers exist but are not ready, which takes far longer than this check.
   ASSERT_TRUE(comes_true([&] { return !workers_of(server.pid()).empty(); })) << server.error();
   server.send_signal(GetParam());
   const int status = server.wait();
-  // The second, if it was ready by then.
+  // Status 0 is possible if the server was ready by then.
   EXPECT_TRUE(status == 128 + GetParam() || status == 0) << status << server.error();
   expect_quiet(server.error());
   expect_nothing_left(server.pid());

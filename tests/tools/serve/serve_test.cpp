@@ -1,5 +1,4 @@
-// `tandem serve` as whoever runs it sees it: real processes, answers, signals and what is said at
-// the end.
+// Runs `tandem serve` as a command: real processes, answers, signals, and messages at the end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +42,7 @@ TEST(Serve, AnswersAndEndsCleanlyOnSigterm) {
 }
 
 TEST(Serve, RunningRequestsFinishAfterSigterm) {
-  // A sanitizer on a busy machine needs its time: what is tested is the end, not the deadline.
+  // Long, because a sanitizer on a busy machine is slow: this tests the end, not the deadline.
   ReadyServer server(serve({"--drain-timeout-s", "600"}));
   ASSERT_GT(server.port, 0) << server.process.error();
   HttpExchange stream(server.port, "POST", "/v1/completions",
@@ -96,7 +95,7 @@ TEST(Serve, WarnsOfAnAddressForAllThatAsksForNoKey) {
 TEST(Serve, ASecondSignalEndsItAtOnce) {
   ReadyServer server(serve({"--drain-timeout-s", "3600"}));
   ASSERT_GT(server.port, 0) << server.process.error();
-  // A hundred long answers: far more work than the time between the two signals.
+  // A hundred long answers, which take far longer than the time between the two signals.
   HttpExchange stream(
       server.port, "POST", "/v1/completions",
       R"({"model": "demo-llama", "prompt": "import os", "max_tokens": 1000, "n": 100,
@@ -148,7 +147,7 @@ TEST(Serve, EveryFileOfConfigsStartsAndAnswers) {
   }
 }
 
-// What the dashboard does to pin. `name`: the adapter; the answer to loading what is told of it.
+// Pins an adapter as the dashboard does, by the path that /v1/adapters reports; returns the answer.
 std::string pin_as_told(int port, const std::string& name) {
   const std::string told = HttpExchange(port, "GET", "/v1/adapters", "").read_all();
   const nlohmann::json list =
@@ -169,13 +168,13 @@ TEST(Serve, AnAdapterIsPinnedByThePathThatIsToldOfItWhereThatIsAllowed) {
   EXPECT_THAT(pin_as_told(server.port, "python"), StartsWith("HTTP/1.1 200"));
   EXPECT_THAT(HttpExchange(server.port, "GET", "/v1/adapters", "").read_all(),
               HasSubstr("\"pinned\":true"));
-  // Configured, but not under the root: a reader of the list may not load it, told or not.
+  // The adapter is configured but not under the root, so it may not be loaded by its reported path.
   EXPECT_THAT(pin_as_told(server.port, "license"), StartsWith("HTTP/1.1 403"));
   server.process.send_signal(SIGTERM);
   EXPECT_EQ(server.process.wait(), 0);
 }
 
-// A folder of two adapters, "good" and "bad", of which one is cut off.
+// A folder with two adapters, "good" and "bad", the latter of which is cut off.
 class ABadFolder : public ::testing::Test {
  protected:
   ABadFolder() {

@@ -1,5 +1,5 @@
-// Several engines on one machine: real servers, on a /dev/shm of their own, so that they meet each
-// other and no other test's.
+// Several engines on one machine: real servers on a private /dev/shm, so that they see each other
+// and no servers of other tests.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-// Mounted before any thread is, by the first of these tests.
+// Mounted by the first of these tests, before there is any thread.
 const std::string& why_not_private() {
   static const std::string why = make_shm_private(std::size_t{512} << 20);
   return why;
@@ -46,7 +46,7 @@ std::vector<std::string> serve(std::vector<std::string> flags) {
   return args;
 }
 
-// Where its compute threads may run.
+// Returns the cpus on which its compute threads may run.
 std::set<int> compute_cpus(const ReadyServer& server) {
   std::set<int> cpus;
   const std::string tasks = fmt::format("/proc/{}/task", server.process.pid());
@@ -68,7 +68,7 @@ TEST_F(SharedMachine, HasItsCoresSharedOutAmongEngines) {
   ASSERT_NE(one.port, 0) << one.process.error();
   ReadyServer other(serve({"--threads", "1"}));
   ASSERT_NE(other.port, 0) << other.process.error();
-  // A compute thread takes its core as it begins, and a server is ready without waiting for that.
+  // A compute thread takes its core when it starts, and a server is ready without waiting for that.
   for (const ReadyServer* const server : {&one, &other}) {
     EXPECT_TRUE(eventually([&] { return compute_cpus(*server).size() == 1; }));
   }

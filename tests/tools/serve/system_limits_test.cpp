@@ -1,5 +1,5 @@
-// `tandem` under limits of the system: of the process (ulimit), of its control groups, and a
-// /dev/shm that is read-only. Each is named, with its remedy, in place of a bare errno or a kill.
+// Runs `tandem` under limits of the system: of the process (ulimit), of its control groups, and a
+// read-only /dev/shm. The message names the limit and a remedy, instead of a bare errno or a kill.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ ProcessOptions shell() {
   return options;
 }
 
-// Runs the shell's `before`, then `tandem` in its place. None of the arguments has blanks.
+// Runs the shell command `before`, then `tandem` in its place. Arguments must not contain blanks.
 Finished run_after(const std::string& before, const std::vector<std::string>& args) {
   return run_tandem(
       {"-c", fmt::format("{} && exec {} {}", before, program_under_test(), fmt::join(args, " "))},

@@ -1,5 +1,5 @@
-// A real server whose streams nobody reads: they give up their places in the batch, and a request
-// beside them is served as if they were not there.
+// A real server has streams that no client reads: they give up their places in the batch, and other
+// requests are served as if these did not exist.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ TEST(UnreadStreams, GiveUpTheirPlacesToOthers) {
   ReadyServer server({"serve", "--model", "data/demo-llama", "--port", "0", "--no-pin", "--device",
                       "host", "--pool-gb", "0.1", "--host-tier-gb", "0.05"});
   ASSERT_NE(server.port, 0) << server.process.error();
-  std::vector<std::unique_ptr<HttpExchange>> clients;  // none of which reads
+  std::vector<std::unique_ptr<HttpExchange>> clients;  // they never read
   for (int i = 0; i < kClients; ++i) {
     clients.push_back(std::make_unique<HttpExchange>(
         server.port, "POST", "/v1/completions",

@@ -22,7 +22,7 @@ using std::chrono::steady_clock;
 
 constexpr std::size_t kHistory = 60;
 
-// The arguments of a process; none if it has ended.
+// Returns the arguments of a process; none if it has ended.
 std::vector<std::string> arguments_of(const fs::path& folder) {
   std::ifstream file(folder / "cmdline", std::ios::binary);
   std::vector<std::string> words;
@@ -93,7 +93,7 @@ pid_t FaultInjector::some_worker() {
 
 void FaultInjector::act() {
   continue_due(steady_clock::now());
-  // The deadly ones first: each run has them, however short.
+  // The deadly faults come first, so that even a short run has them.
   const std::uint64_t kind = acts_ < 2 ? acts_ : below(24);
   ++acts_;
   if (kind == 0) {
@@ -131,8 +131,8 @@ void FaultInjector::pause_worker() {
   note(fmt::format("worker {} stands still for {} ms", worker, length.count()));
 }
 
-// A process that ended meanwhile, and whose pid another has, is not there for the signal: a worker
-// of this engine has that pid or nobody gets it.
+// If a worker has ended and another process has its pid, the signal is not sent, unless that
+// process is a worker of this engine.
 void FaultInjector::continue_due(TimePoint now) {
   const std::vector<pid_t> workers = workers_of(engine_);
   std::erase_if(pauses_, [&](const Pause& pause) {
@@ -156,8 +156,8 @@ void FaultInjector::slow_worker_down() {
   }
 }
 
-// Anything but a lie that is plausible: the number of a job that may be under way, which would be
-// an answer, and a wrong one, as a worker that computes wrongly gives it.
+// Returns garbage, but never a plausible lie: the number of a job that may be under way would count
+// as an answer, and a wrong one, like that of a worker that computes wrongly.
 std::uint64_t FaultInjector::garbage(const Mailbox& mailbox) {
   constexpr std::uint64_t kNear = 4 * kNumJobs;
   const std::uint64_t published = mailbox.inbox().published.load(std::memory_order_relaxed);
@@ -193,7 +193,7 @@ std::uint32_t FaultInjector::garbage_pid(const Mailbox& mailbox) {
 
 void FaultInjector::write_garbage() {
   Mailbox& mailbox = mailboxes_[below(mailboxes_.size())];
-  // Mostly where workers are; now and then in a worker slot that nobody has.
+  // Mostly in slots with workers; now and then in an empty one.
   const std::uint64_t worker_slots = mailbox.shape().num_worker_slots;
   const auto at = static_cast<int>(
       below(below(4) == 0 ? worker_slots : std::min<std::uint64_t>(worker_slots, 3)));
@@ -231,7 +231,7 @@ void FaultInjector::write_garbage() {
       return;
     }
     case 8: {
-      // Its words are no atomics but one: whoever opens a mailbox refuses what it does not know.
+      // Only one of its words is atomic: opening a mailbox refuses unknown values.
       const std::uint64_t at_byte = below(sizeof(OutboxHeader));
       note(fmt::format("byte {} of the outbox = {:#x}", at_byte, value & 0xff));
       mailbox.outbox_region().data()[at_byte] = static_cast<std::byte>(value);

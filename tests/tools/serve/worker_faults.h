@@ -1,5 +1,5 @@
-// What may happen to the CPU workers of a running engine: signals, and garbage in every word of
-// shared memory that a worker may write.
+// Faults for the CPU workers of a running engine: signals, and garbage in every word of shared
+// memory that a worker may write.
 #pragma once
 
 #include <sys/types.h>
@@ -15,23 +15,23 @@
 
 namespace tandem {
 
-// The `tandem worker` processes of an engine, by the kernel's account; zombies are none.
+// The `tandem worker` processes of an engine according to the kernel, without zombies.
 std::vector<pid_t> workers_of(pid_t engine);
-// The names in /dev/shm of an engine, dead or alive.
+// The names in /dev/shm of an engine, running or dead.
 std::vector<std::string> regions_of(pid_t engine);
 
 // One thread.
 class FaultInjector {
  public:
-  // Aborts the test program if there is no such engine, or it has no place for workers.
+  // Aborts the test program if the engine does not exist or has no worker slots.
   FaultInjector(pid_t engine, unsigned seed);
 
-  // One fault, chosen at random but for the first two, which are deadly. Those that end by
-  // themselves (a pause, a slow worker) end in a later call, or in heal().
+  // Causes one fault: random, but the first two are deadly. Temporary ones (a pause, a slow worker)
+  // end in a later call, or in heal().
   void act();
-  // Workers that stand still go on.
+  // Lets stopped workers continue.
   void heal();
-  // The last ones, a line each.
+  // The most recent faults, one per line.
   std::string history() const;
 
  private:
@@ -48,7 +48,7 @@ class FaultInjector {
   std::uint64_t garbage(const Mailbox& mailbox);
   std::uint32_t garbage_pid(const Mailbox& mailbox);
   void continue_due(TimePoint now);
-  pid_t some_worker();  // 0: there is none
+  pid_t some_worker();  // 0: none
   std::uint64_t below(std::uint64_t end) { return random_() % end; }
   void note(const std::string& what);
 

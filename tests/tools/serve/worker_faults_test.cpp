@@ -1,11 +1,11 @@
-// A real server and its real CPU workers, under load, while the workers are killed, stopped, slowed
-// down and write garbage: every request gets the text of a server that holds all adapters, and
-// nothing is left behind.
+// Tests a real server and its real CPU workers under load while the workers are killed, stopped,
+// slowed down and write garbage: every request gets the text of a server that holds all adapters,
+// and nothing is left behind.
 //
-//   TANDEM_TEST_FAULT_SECONDS=600   how long the faults go on; default: seconds
-//   TANDEM_TEST_SEED=1              of the faults and of the load; printed by each run
-//   TANDEM_TEST_DEVICE=cuda         the server's device; default: host
-//   TANDEM_TEST_PROGRAM=FILE        the `tandem` to test; default: this build's
+//  TANDEM_TEST_FAULT_SECONDS=600   duration of the faults; default: seconds
+//  TANDEM_TEST_SEED=1              seed of the faults and of the load; printed by each run
+//  TANDEM_TEST_DEVICE=cuda         the server's device; default: host
+//  TANDEM_TEST_PROGRAM=FILE        the `tandem` to test; default: this build's
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,8 +34,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-// A sanitizer slows the server (its arithmetic is spared), and workers and link then have to be
-// slow enough for rows to be handed over.
+// A sanitizer slows the server except for its arithmetic, so workers and link have to be slow
+// enough for rows to be handed over.
 const int kDefaultSeconds = sanitized() ? 5 : 20;
 const int kDefaultSecondsOfTwo = sanitized() ? 3 : 2;
 const int kMaxTokens = sanitized() ? 6 : 24;
@@ -50,7 +50,7 @@ unsigned number_from(const char* variable, unsigned otherwise) {
   return given == nullptr ? otherwise : static_cast<unsigned>(std::stoul(given));
 }
 
-// Of every run another one: what the faults meet is a matter of chance anyway.
+// Differs in every run, because the effects of the faults depend on chance anyway.
 unsigned seed_of_run() {
   return static_cast<unsigned>(test_seed());
 }
@@ -71,7 +71,7 @@ int num_workers() {
   return worker_cpus(kMaxWorkers).count;
 }
 
-// The same in every run: that none of their choices of a token is a near-tie is a fact, then.
+// The same in every run, because these prompts are known to have no near-ties.
 std::vector<nlohmann::json> make_asks() {
   const std::vector<std::string> prompts = {
       "def read_lines(path, encoding=\"utf-8\"):\n    \"\"\"",
@@ -100,10 +100,10 @@ std::vector<nlohmann::json> make_asks() {
 
 struct Answer {
   bool ok = false;
-  std::string text;  // or what came instead
+  std::string text;  // the text, or else the error
 };
 
-// "data: {...}" of a stream, or one object.
+// Reads "data: {...}" lines of a stream, or one object.
 Answer ask_server(int port, const nlohmann::json& ask) {
   const std::string whole = HttpExchange(port, "POST", "/v1/completions", ask.dump()).read_all();
   const std::size_t body = whole.find("\r\n\r\n");
@@ -129,7 +129,7 @@ Answer ask_server(int port, const nlohmann::json& ask) {
   return answer.ok ? answer : Answer{false, whole};
 }
 
-// Clients that ask for one after another, and compare.
+// Clients that send one request after another and compare the answers.
 class Load {
  public:
   Load(int port, const std::vector<nlohmann::json>& asks, const std::vector<std::string>& wanted,
@@ -145,14 +145,14 @@ class Load {
   }
   void stop() { crowd_.stop(); }
   int answered() const { return crowd_.counts()["right"]; }
-  // Empty: all were right so far.
+  // Empty: all answers so far were right.
   std::string failure() const { return crowd_.failure(); }
 
  private:
   Crowd crowd_;
 };
 
-// What /v1/adapters says of the handoff; -1: it says nothing.
+// Returns a counter of the handoff in /v1/adapters; -1: it is missing.
 std::int64_t count(const ReadyServer& server, const char* name) {
   const std::string page = HttpExchange(server.port, "GET", "/v1/adapters", "").read_all();
   const std::size_t body = page.find("\r\n\r\n");
@@ -163,7 +163,7 @@ std::int64_t count(const ReadyServer& server, const char* name) {
 
 class RealWorkers : public ::testing::Test {
  protected:
-  // The texts of a server on whose device all adapters are.
+  // Gets the expected texts from a server with all adapters on its device.
   void SetUp() override {
     ReadyServer oracle(serve("cached"));
     ASSERT_GT(oracle.port, 0) << oracle.process.error();
@@ -175,7 +175,8 @@ class RealWorkers : public ::testing::Test {
     expect_end(oracle, SIGINT);
   }
 
-  // Faults of all kinds while `server` is under load; then its workers are up and compute again.
+  // Causes all kinds of faults while `server` is under load; then its workers are up and compute
+  // again.
   void besiege(ReadyServer& server, int default_seconds);
 
   static std::int64_t by_workers(const ReadyServer& server) { return count(server, "cpu_layers"); }
@@ -206,7 +207,7 @@ void RealWorkers::besiege(ReadyServer& server, int default_seconds) {
     std::this_thread::sleep_for(milliseconds(random() % 200));
     if (steady_clock::now() < next_look) continue;
     next_look = steady_clock::now() + seconds(1);
-    // Those that died too often are left out until somebody starts others in their place.
+    // Workers that died too often are not restarted until somebody does so, as here.
     if (live(server) == 0) (void)revive();
   }
   EXPECT_EQ(load.failure(), "") << faults.history() << server.process.error();
@@ -219,7 +220,7 @@ void RealWorkers::besiege(ReadyServer& server, int default_seconds) {
   })) << revived.output
       << revived.error << faults.history() << server.process.error();
   const std::int64_t before = by_workers(server);
-  // A busy machine may miss a deadline even now, and who misses too many is left out.
+  // On a busy machine workers may miss deadlines even now, and too many misses exclude a worker.
   EXPECT_TRUE(eventually([&] {
     if (by_workers(server) >= before + kLayersAfterwards) return true;
     if (live(server) == 0) revived = revive();
@@ -240,9 +241,9 @@ TEST_F(RealWorkers, MayDoAnythingAndEveryRequestGetsItsText) {
   besiege(server, kDefaultSeconds);
 }
 
-// The first device offers, both accept: whatever a worker does, both have to decide alike, or one
-// would wait for the other for good. Texts are those of one device. Each device's link is
-// throttled, as the one device's is, so that rows are handed over all the time.
+// The first device offers and both accept: whatever a worker does, both must decide alike, or one
+// would wait for the other for ever. The expected texts are those of one device. Each device's link
+// is throttled like the single device's, so that rows are handed over all the time.
 TEST_F(RealWorkers, MayDoAnythingWhileTwoDevicesShareTheModel) {
   const char* const device = std::getenv("TANDEM_TEST_DEVICE");
   if (device != nullptr && device != std::string("host") &&

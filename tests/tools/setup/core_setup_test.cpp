@@ -32,8 +32,8 @@ std::vector<std::vector<int>> workers_of(const PinPlan& plan) {
   return workers;
 }
 
-// Any machine: up to four nodes, some without memory or cores of their own, several kinds of cores,
-// GPUs at nodes or at places that nobody tells, cpus that are kept from us, and a quota.
+// Makes any machine: up to four nodes, some without memory or cores, several kinds of cores, GPUs
+// at known or unknown nodes, cpus that this process may not use, and a quota.
 MachineMap draw_machine(std::mt19937_64& random) {
   const auto pick = [&](int low, int high) {
     return std::uniform_int_distribution<int>(low, high)(random);
@@ -80,7 +80,7 @@ TEST(CoreSetup, TakesWhatPinPlanWritesWithoutAWarningAndComesToTheSameAlone) {
     const auto first = static_cast<std::int64_t>(
         random() % static_cast<std::uint64_t>(num_gpus - settings.tensor_parallel + 1));
     settings.gpus = fmt::format("{}-{}", first, first + settings.tensor_parallel - 1);
-    PinOptions pin;  // as `pin plan` has them
+    PinOptions pin;  // the options of `pin plan`
     pin.host_device = !on_gpu;
     for (std::int64_t i = 0; on_gpu && i < settings.tensor_parallel; ++i) {
       pin.gpus.push_back(static_cast<int>(first + i));

@@ -91,7 +91,7 @@ TEST_F(KeptCostsTest, AreWrittenOnlyWhenTheyHaveChanged) {
   EXPECT_TRUE(fs::exists(kept->path()));
 }
 
-// Else nobody would measure anything at the next start.
+// Otherwise nothing would be measured at the next start.
 TEST_F(KeptCostsTest, AreNotKeptWhereNothingWasLearnt) {
   open()->keep(EngineLessons());
   EXPECT_EQ(open()->read(), std::nullopt);
@@ -117,7 +117,7 @@ TEST_F(KeptCostsTest, AreLearntAnewWhereTheFileHoldsWhatNobodyWrote) {
   EXPECT_EQ(open()->read(), std::nullopt);
 }
 
-// Of another program: what it calls a situation may be another one here.
+// Another version may define situations differently, so its plans are not kept.
 TEST_F(KeptCostsTest, AreKeptWithoutPlansOfAnotherVersion) {
   const auto kept = open();
   kept->keep(lessons_);

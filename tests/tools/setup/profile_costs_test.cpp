@@ -34,7 +34,7 @@ TEST_F(ProfileCosts, AreReliedOnWhereEachFigureIsCertainAndTheWorkersAreAsMany) 
   EXPECT_FALSE(is_certain(1));
 }
 
-// It was measured on a busy machine, and would cost cold starts more than none.
+// It was measured on a busy machine, so cold starts would be slower with it than without one.
 TEST_F(ProfileCosts, AreNotReliedOnWhereAFigureIsUncertain) {
   profile_.figures[1].certain = false;
   EXPECT_FALSE(is_certain(6));

@@ -1,4 +1,4 @@
-// `tandem simulate`, as it is typed.
+// Runs `tandem simulate` as a command.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ TEST(Simulate, ComparesAllPoliciesAndWritesJsonAndPage) {
                                    "4000", "--rps", "34", "--duration-s", "20", "--warmup-s", "5",
                                    "--json", json_file, "--html", html_file});
   ASSERT_EQ(ran.status, 0) << ran.error;
-  EXPECT_EQ(ran.error, "");  // the progress line is for terminals
+  EXPECT_EQ(ran.error, "");  // the progress line appears only on terminals
   const auto text = read_text_file(json_file, 10'000'000);
   ASSERT_TRUE(text.ok());
   const auto json = nlohmann::json::parse(*text);
@@ -57,7 +57,7 @@ TEST(Simulate, TakesAnEngineAtItsWordAndRequestsAsTheyCame) {
                           R"("costs":{"step_s":0.01},"adapters":[{"name":"a","rank":8,)"
                           R"("bytes":8000,"active":0,"tier":"host"}],"running":)"
                        << zero << R"(,"waiting":)" << zero << "}";
-  // One that is alone, and two that come together: each token takes a step of 10 ms.
+  // One request is alone, and two come together; each token takes a step of 10 ms.
   std::ofstream(requests)
       << R"({"arrival_s":1,"adapter":"a","rank":8,"prompt_tokens":5,"answer_tokens":11})" << '\n'
       << R"({"arrival_s":2,"adapter":"a","rank":8,"prompt_tokens":5,"answer_tokens":11})" << '\n'

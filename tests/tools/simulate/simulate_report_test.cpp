@@ -49,7 +49,7 @@ TEST(SimulateReport, IsOnePageThatSetsOffTheBest) {
   EXPECT_NE(page.find("<td class=\"n\">80.0</td>"), std::string::npos);
   EXPECT_NE(page.find("<svg"), std::string::npos);
   EXPECT_NE(page.find("The engine with the longest queue"), std::string::npos);
-  EXPECT_EQ(page.find("http"), std::string::npos);  // nothing from elsewhere
+  EXPECT_EQ(page.find("http"), std::string::npos);  // loads nothing from elsewhere
 }
 
 TEST(SimulateReport, SetsOffTandemsLineAndEndsLinesAtP99) {

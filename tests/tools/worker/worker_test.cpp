@@ -1,4 +1,4 @@
-// `tandem worker` as a real process; the test is its engine.
+// Runs `tandem worker` as a real process; the test plays its engine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -34,7 +34,7 @@ bool comes_true(Condition condition) {
   return true;
 }
 
-// The line "NAME:\tvalue" of /proc/PID/status.
+// Returns the value of the line "NAME:\tvalue" in /proc/PID/status.
 std::string status_of(std::uint32_t pid, const std::string& name) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/status");
   for (std::string line; std::getline(file, line);) {
@@ -97,7 +97,7 @@ TEST_F(WorkerCommand, ComputesWithAnotherWhatTheMailboxAsksFor) {
   Process second(command(1));
   ASSERT_TRUE(is_up(0) && is_up(1));
   const GroupJob job = case_.job(0x3, JobSplit::columns);
-  // On a loaded machine one may give up on the other, which is not run in time: then once more.
+  // On a loaded machine a worker may give up on a delayed peer, so this repeats.
   int answers = 0;
   for (std::uint64_t n = 1; n <= 50 && answers < 3; ++n) {
     offer(n, job);

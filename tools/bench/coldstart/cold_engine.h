@@ -36,7 +36,7 @@ class ColdEngine {
   Status warm(const std::vector<std::string>& names);
   // Waits until all of them are on the device.
   Status wait_for_loads(std::span<const std::string> names);
-  // Like wait_for_loads(), and waits until the CPU workers sleep: for engines that take turns.
+  // Like wait_for_loads(), and waits until the CPU workers sleep: for engines that run alternately.
   Status settle(std::span<const std::string> names);
   // Removes all adapters; when it returns, their memory is free.
   Status clear();

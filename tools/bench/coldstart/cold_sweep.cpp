@@ -81,7 +81,7 @@ class Sweep {
     const auto rank = static_cast<std::int32_t>(*std::ranges::max_element(options_.ranks));
     const double bytes = static_cast<double>(adapters_.host_tier_bytes(most, rank));
     with.options.adapter_mode = mode;
-    // Engines take turns: each burst should find its own and all other workers asleep.
+    // Engines run alternately: each burst should find its own and all other workers asleep.
     with.options.handoff.spin_ms = std::min(with.options.handoff.spin_ms, kSpinMs);
     with.options.prefix_cache = false;  // the same few contents and prompts are used repeatedly
     with.link_gbps = link_gbps;

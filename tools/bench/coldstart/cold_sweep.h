@@ -1,5 +1,5 @@
 // The sweep of the cold start benchmark: bursts of several sizes over links of several speeds, from
-// host memory and from disk. In each cell the modes take turns, with an engine each, so that drift
+// host memory and from disk. In each cell the modes alternate, with an engine each, so that drift
 // of the machine affects all modes alike.
 #pragma once
 

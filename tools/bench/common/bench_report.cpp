@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kMostSummed = 6;
 
 std::string figure(double value, const std::string& unit) {
-  constexpr double kLong = 1e9;  // a ratio to nothing may have 300 digits
+  constexpr double kLong = 1e9;  // a ratio to nearly nothing may have 300 digits
   if (std::abs(value) >= kLong)
     return fmt::format("{:.3g}{}{}", value, unit.empty() ? "" : " ", unit);
   const int digits = std::abs(value) >= 100 ? 0 : std::abs(value) >= 10 ? 1 : 3;
@@ -42,7 +42,7 @@ std::string fact_text(const nlohmann::json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-// The width of a column of texts: that of the longest so far, with a space after it.
+// Returns the wider of a column's width and the width of `text` with a space after it.
 std::size_t column(std::size_t width, const std::string& text) {
   return std::max(width, text.size() + 1);
 }
@@ -51,7 +51,7 @@ std::string cell_text(const nlohmann::json& cell) {
   return cell.is_number_float() ? figure(cell.get<double>(), "") : fact_text(cell);
 }
 
-// First column at the left edge, the others at the right of theirs.
+// Aligns the first column left and the others right.
 std::string table_text(const ReportTable& table) {
   std::vector<std::size_t> widths;
   for (const std::string& head : table.head) widths.push_back(head.size() + 2);
@@ -127,7 +127,7 @@ bool BenchReport::all_ok() const {
 std::string BenchReport::table() const {
   std::string out = fmt::format("{}: commit {}, {}, {} usable cores\n", command_, build_commit(),
                                 cpu_name(), cpus_of_thread().size());
-  // Facts and samples share their first column.
+  // Facts and samples share their first column, so its width is computed from both.
   std::size_t names = 44;
   for (const auto& [name, value] : facts_) names = column(names, name);
   for (const Samples& samples : samples_) names = column(names, samples.name);
@@ -203,7 +203,7 @@ HtmlPage BenchReport::to_html() const {
   HtmlRows rows;
   if (!bars_.empty()) {
     for (const Bar& bar : bars_) {
-      // The verdict where a phone shows it, too.
+      // The verdict comes in an early column, where a narrow screen shows it, too.
       rows.push_back({{bar.id, Look::text},
                       {verdict(bar), !bar.judged ? Look::text
                                      : bar.ok()  ? Look::good
@@ -215,7 +215,7 @@ HtmlPage BenchReport::to_html() const {
     page.section("Bars");
     page.table({"id", "verdict", "figure", "measured", "bar"}, rows);
   }
-  // Who draws plots of its own says with them what its samples are like.
+  // A benchmark that draws its own plots shows the distribution of its samples in them.
   const std::vector<Plot> plots = plots_.empty() ? sample_plots(samples_) : plots_;
   if (!plots.empty()) {
     page.section(plots_.empty() ? "Distributions" : "Plots");

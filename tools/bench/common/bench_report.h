@@ -1,5 +1,5 @@
-// What a benchmark found: bars met or missed, samples, tables, facts, plots; as text, as JSON and
-// as a page of HTML.
+// The results of a benchmark: bars met or missed, samples, tables, facts and plots; as text, as
+// JSON and as an HTML page.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@
 
 namespace tandem {
 
-// Which side of its bar a figure must be on.
+// The side of its bar on which a figure must be.
 enum class Must { be_at_least, be_at_most };
 
 struct Bar {
@@ -24,7 +24,7 @@ struct Bar {
   std::string unit;  // "" for a ratio
   Must must = Must::be_at_least;
   double bar = 0;
-  // Of a case that ran, but not on what the bar is about: host devices in the place of GPUs.
+  // False if the case ran on other hardware than the bar is for: host devices instead of GPUs.
   bool judged = true;
 
   bool ok() const { return must == Must::be_at_least ? value >= bar : value <= bar; }
@@ -41,15 +41,15 @@ struct Samples {
   double percentile(double share) const;  // 0.99: the 99th; nearest rank; requires values
 };
 
-// What belongs side by side. Cells are texts or numbers.
+// Figures that belong side by side. Cells are texts or numbers.
 struct ReportTable {
   std::string title;
   std::vector<std::string> head;
   std::vector<std::vector<nlohmann::json>> rows;
 };
 
-// --json, --html, --check: the flags of every benchmark with bars. (`bench serve` has none, and the
-// first two by itself.)
+// The flags --json, --html and --check of every benchmark with bars. (`bench serve` has no bars,
+// and defines the first two itself.)
 struct ReportSettings {
   std::string json;
   std::string html;
@@ -59,26 +59,26 @@ void add_report_settings(SettingsTable& table, ReportSettings& settings);
 
 class BenchReport {
  public:
-  // `command` is what was typed, for whoever wants to repeat it.
+  // `command` is the command line, so that readers can repeat the run.
   BenchReport(std::string name, std::string command);
 
   void add(Bar bar) { bars_.push_back(std::move(bar)); }
   void add(const Samples& samples) { samples_.push_back(samples); }
   void add(ReportTable table) { tables_.push_back(std::move(table)); }
-  // Of the page alone, in the place of distributions of the samples.
+  // For the page only, which then shows these plots instead of distributions of the samples.
   void add(Plot plot) { plots_.push_back(std::move(plot)); }
   void fact(std::string name, nlohmann::json value);
 
   const std::vector<Bar>& bars() const { return bars_; }
-  bool all_ok() const;  // of the bars that are judged
+  bool all_ok() const;  // only judged bars count
   std::string table() const;
   nlohmann::json to_json()
       const;  // {bench, command, commit, machine, facts, samples, tables, bars}
 
   HtmlPage to_html() const;
 
-  // Prints the table to standard output, writes --json and --html, and gives the exit status: with
-  // --check a missed bar is a failure.
+  // Prints the table to standard output, writes --json and --html, and returns the exit status:
+  // with --check a missed bar is a failure.
   Result<int> finish(const ReportSettings& settings) const;
 
  private:

@@ -1,4 +1,4 @@
-// --only: which of a benchmark's bars are asked for.
+// --only: the selection of a benchmark's bars.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace tandem {
 
 class BarSelection {
  public:
-  // `only`: ids with commas between, "G1,link"; empty: all of `known`. Another id is an error.
+  // `only`: ids separated by commas, "G1,link"; empty: all of `known`. An unknown id is an error.
   static Result<BarSelection> parse(const std::string& only,
                                     const std::vector<std::string_view>& known);
 

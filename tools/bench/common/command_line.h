@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-// "tandem bench engine --device host", to be repeated.
+// Returns a command line that repeats the run: "tandem bench engine --device host".
 std::string bench_command_line(const std::string& name, const std::vector<std::string>& args);
 
 }  // namespace tandem

@@ -11,7 +11,7 @@ namespace tandem {
 namespace {
 
 constexpr std::size_t kMostLines = 6;  // of one plot
-constexpr double kOneAxis = 10;        // medians further apart make each other's lines upright
+constexpr double kOneAxis = 10;        // medians further apart make curves look vertical
 
 struct Group {
   std::vector<const Samples*> samples;
@@ -31,8 +31,8 @@ struct Group {
   }
 };
 
-// With what all their names begin, in whole words: "decode step, batch" of "decode step, batch 1"
-// and "decode step, batch 8". May be empty.
+// Returns the beginning that all names share, in whole words: "decode step, batch" for "decode
+// step, batch 1" and "decode step, batch 8". May be empty.
 std::string common_beginning(const std::vector<const Samples*>& samples) {
   std::string_view common = samples.front()->name;
   if (samples.size() == 1) return std::string(common);

@@ -1,4 +1,4 @@
-// How samples are distributed, as plots for a page.
+// Plots of the distribution of samples, for a page.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace tandem {
 
-// A distribution of each that has two values or more. Neighbours of one unit share a plot while its
-// lines can be told apart and one axis suits them: what is to be compared is added one after
-// another.
+// Plots the distribution of each sample set with two or more values. Neighbours with the same unit
+// share a plot as long as there are few lines and one axis suits them, so add sets that are to be
+// compared one after another.
 std::vector<Plot> sample_plots(const std::vector<Samples>& samples);
 
 }  // namespace tandem

@@ -9,7 +9,7 @@
 namespace tandem {
 
 // Requests of 19 tokens for resident adapters arrive 9 times a second while one sequence decodes
-// throughout. Two engines take turns for `rounds` rounds with the same requests: one enqueues steps
+// throughout. Two engines alternate for `rounds` rounds with the same requests: one enqueues steps
 // just in time, the other at once. Adds the bar G11.
 Status measure_arrivals(const EngineSettings& settings, int rounds, BenchReport& report);
 

@@ -40,7 +40,7 @@ constexpr std::array<Prompt, 3> kPrompts = {{{64, 1.25}, {512, 1.20}, {2048, 1.1
 constexpr std::int32_t kLoraBatch = 32;
 constexpr int kArrivalRounds = 4;
 constexpr int kTracingRounds = 7;
-// Alternating prompts and the matrix products that they are compared with.
+// Number of rounds of prompts, alternating with the matrix products that they are compared with.
 constexpr int kTurns = 5;
 constexpr int kPeakSamples = 3;
 constexpr int kWarmUp = 3;
@@ -240,7 +240,7 @@ class GpuBench {
     return {};
   }
 
-  // Samples in ms of `step`, which says its seconds, after a few that are thrown away.
+  // Collects `count` samples in ms of `step`, which returns seconds, after a few that do not count.
   template <typename Step>
   static Status take(Samples& samples, int count, const Step& step) {
     for (int i = -kWarmUp; i < count; ++i) {
@@ -292,7 +292,7 @@ class GpuBench {
     TANDEM_TRY(peak->sample(kTurns * kPeakSamples));
     report_.add(peak->take("before any prompt"));
     for (const auto& [prompt, bar] : kPrompts) {
-      const std::int32_t tokens = prompt;  // Clang 14 lets no lambda use a binding
+      const std::int32_t tokens = prompt;  // Clang 14 cannot capture a binding in a lambda
       log::info("prefill, {} tokens", tokens);
       Samples samples{fmt::format("prefill step, {} tokens", tokens), "ms", {}};
       for (int turn = 0; turn < kTurns; ++turn) {

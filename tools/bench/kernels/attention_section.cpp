@@ -23,7 +23,7 @@ constexpr std::int32_t kHeadDim = 128;
 constexpr std::int32_t kPageTokens = 16;
 constexpr std::size_t kCacheBytes = std::size_t{1440} << 20;  // many times the L2 cache
 constexpr int kMaxCopies = 24;
-// bf16 results; the two kernels sum in other orders.
+// For bf16 results of two kernels that sum in different orders.
 constexpr double kTolerance = 0x1p-6;
 
 // Sequences that all have `kv_len` keys and compute the last `rows` of them.
@@ -44,7 +44,7 @@ struct AttentionCase {
   std::int64_t q_elements() const { return std::int64_t{sequences} * rows * kHeads * kHeadDim; }
   double cache_bytes() const { return 2.0 * static_cast<double>(pages() * page_elements()); }
   double bytes() const { return cache_bytes() + 4.0 * static_cast<double>(q_elements()); }
-  double flops() const {  // of the keys that a row sees
+  double flops() const {  // counts only keys that a row attends to
     const double keys = (2.0 * kv_len - rows + 1) / 2;
     return 4.0 * static_cast<double>(q_elements()) * keys;
   }
@@ -132,7 +132,7 @@ class AttentionBench {
 
   Result<std::vector<float>> result(const AttentionCase& c, bool simple) {
     const auto count = static_cast<std::size_t>(c.q_elements());
-    // Not zeros: an element that is not written must show.
+    // Filled with large values instead of zeros, so that an element that is not written is noticed.
     TANDEM_TRY(fill_random_bf16(out_.data(), count, 34, 1e6F, gpu_->stream()));
     const AttentionArgs args = args_of(c, 0);
     TANDEM_TRY(simple ? cuda::launch_simple_attention(args, gpu_->stream())

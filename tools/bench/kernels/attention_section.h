@@ -11,7 +11,7 @@
 namespace tandem::kernels {
 
 struct AttentionSection {
-  std::string only;  // cases whose name contains it; empty: all
+  std::string only;  // part of the names of the cases to run; empty: all cases
   std::int64_t replays = 50;
 };
 

@@ -1,4 +1,5 @@
-// tandem bench kernels: single CUDA kernels against what others and the memory reach.
+// tandem bench kernels: compares single CUDA kernels with the peers' figures and the memory's
+// speed.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -29,7 +30,8 @@ const CommandInfo kInfo{
     "  tandem bench kernels --json kernels.json --check\n"
     "  tandem bench kernels --only 'r64 n256'"};
 
-// The peers' figures that come with this program; empty without them.
+// Returns the path of the peers' figures that are installed with this program; empty if there are
+// none.
 std::string shipped_peers() {
   std::error_code failure;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", failure);

@@ -11,11 +11,11 @@ namespace {
 
 using cuda::cuda_status;
 
-// Several times the L2 cache, and enough copies of the largest matrix (235 MB).
+// Several times the L2 cache, and room for enough copies of the largest matrix (235 MB).
 constexpr std::size_t kWeightBytes = std::size_t{1440} << 20;
 constexpr std::size_t kRowBytes = std::size_t{16} << 20;
 constexpr int kMaxCopies = 24;
-// A bf16 result may round to either neighbour; sums in another order differ by less.
+// A bf16 result may round to either neighbour; a different order of summation changes less.
 constexpr float kAbsolute = 2e-4F;
 constexpr float kRelative = 0x1p-7F;
 constexpr float kF32Relative = 1e-4F;
@@ -89,7 +89,7 @@ Result<GpuTimes> GemmBench::time(const GemmCase& c, bool own, int replays) {
   const std::size_t y_bytes =
       static_cast<std::size_t>(first.y.num_elements()) * size_of(first.y.dtype);
   auto* const worst = reinterpret_cast<float*>(before_.data() + kRowBytes);
-  // Not zeros: an element that is not written must show.
+  // Filled with random numbers instead of zeros, so that an element that is not written is noticed.
   TANDEM_TRY(fill_random_bf16(y_.data(), y_bytes / 2, 23, 1, stream));
   TANDEM_TRY(cuda_status(
       cudaMemcpyAsync(before_.data(), y_.data(), y_bytes, cudaMemcpyDeviceToDevice, stream),

@@ -1,4 +1,4 @@
-// Times the GEMMs of decode steps: our own kernels and cuBLASLt, cold weights, checked first.
+// Times the GEMMs of decode steps with cold weights: our own kernels and cuBLASLt, checked first.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct GemmCase {
 std::vector<GemmCase> gemm_cases();
 
 struct GemmTimes {
-  std::optional<GpuTimes> own;  // where a kernel of ours takes the case
+  std::optional<GpuTimes> own;  // nothing if no kernel of ours takes the case
   GpuTimes library;
   bool own_chosen = false;  // by cuda::Gemm
   const GpuTimes& chosen() const { return own_chosen ? *own : library; }
@@ -43,10 +43,10 @@ class GemmBench {
 
   static Result<GemmBench> create(GpuBench& gpu);
 
-  // Checks one run of each way against plain loops (an error when it is wrong), and times each over
-  // different weights back to back, as the layers of a model are.
+  // Checks one run of each implementation against plain loops (a wrong result is an error), then
+  // times each, back to back over different weights as in the layers of a model.
   Result<GemmTimes> run(const GemmCase& gemm_case, int replays = kReplays);
-  // The largest error of the last run, as a share of what is tolerated.
+  // The largest error of the last run, relative to the tolerance.
   double last_error() const { return last_error_; }
 
  private:

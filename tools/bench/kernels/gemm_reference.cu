@@ -32,7 +32,7 @@ __global__ void compare_gemm(const __nv_bfloat16* x, const __nv_bfloat16* w, con
   const float got = cuda::to_float(y[at]);
   float error = fabsf(got - want) / (absolute + relative * fabsf(want));
   if (!(error <= 3e38F)) error = INFINITY;
-  // Not negative, so ordered as their bits are.
+  // Errors are not negative, so their bits have the same order as their values.
   atomicMax(reinterpret_cast<int*>(worst), __float_as_int(error));
 }
 

@@ -11,12 +11,12 @@
 namespace tandem::kernels {
 
 struct GemmSection {
-  std::string only;  // cases whose name contains it; empty: all
+  std::string only;  // part of the names of the cases to run; empty: all cases
   std::int64_t replays = 50;
 };
 
-// Prints a table of our kernels' and cuBLASLt's times, and adds the chosen one's samples. Nothing
-// to do when `only` leaves no case.
+// Prints a table of our kernels' and cuBLASLt's times, and adds the samples of the one that is
+// chosen. Does nothing if `only` selects no case.
 Status run_gemm_section(GpuBench& gpu, const GemmSection& section, BenchReport& report);
 
 }  // namespace tandem::kernels

@@ -6,7 +6,7 @@
 namespace tandem::kernels {
 namespace {
 
-// The finaliser of splitmix64: a counter in, 64 well mixed bits out.
+// The finaliser of splitmix64: maps a counter to 64 well mixed bits.
 __device__ std::uint64_t mix(std::uint64_t z) {
   z += 0x9E3779B97F4A7C15;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
@@ -29,7 +29,7 @@ __global__ void read(const uint4* data, std::size_t count, unsigned* never) {
     const uint4 v = data[i];
     sum += v.x ^ v.y ^ v.z ^ v.w;
   }
-  if (sum == 0x12345678 && data == nullptr) *never = sum;  // or the loop would be left out
+  if (sum == 0x12345678 && data == nullptr) *never = sum;  // a use, to keep the loop
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What every benchmark of a kernel needs: device memory, random contents, cold caches, timing by
-// replays of a captured graph, and the copy bandwidth to compare with.
+// Helpers for benchmarks of kernels: device memory, random contents, cold caches, timing by replays
+// of a captured graph, and the copy bandwidth to compare with.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -54,11 +54,11 @@ class GpuBench {
 
   cudaStream_t stream() const { return stream_; }
   const std::string& gpu_name() const { return name_; }
-  // Bytes read + written per second by device-to-device copies of a gigabyte, the best of ten.
+  // Bytes read plus bytes written per second by device-to-device copies of a gigabyte; best of ten.
   Result<double> copy_bandwidth();
 
   // Captures a read of more than the L2 cache, then `count` operations (enqueue(i)), and replays
-  // this `replays` times after a warm-up. A time is that of the operations alone, divided by count.
+  // this `replays` times after a warm-up. Returns the time per operation, without the read.
   Result<GpuTimes> time(int count, int replays, const std::function<Status(int)>& enqueue);
   Status synchronize(std::string_view what);
 
@@ -71,10 +71,10 @@ class GpuBench {
   std::string name_;
 };
 
-// Elements of bf16 uniform in [-scale, scale), of a counter-based generator.
+// Fills with bf16 numbers uniform in [-scale, scale), from a counter-based generator.
 Status fill_random_bf16(void* data, std::size_t elements, std::uint64_t seed, float scale,
                         cudaStream_t stream);
-// Reads all of it, so that a cache holds nothing else.
+// Reads all of `data`, so that the cache holds nothing else.
 cudaError_t read_all(const void* data, std::size_t bytes, cudaStream_t stream);
 
 }  // namespace tandem::kernels

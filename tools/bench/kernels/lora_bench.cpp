@@ -18,11 +18,11 @@ constexpr std::size_t kWeightBytes = std::size_t{2560} << 20;
 constexpr std::size_t kRowBytes = std::size_t{1} << 30;
 constexpr std::size_t kBeforeBytes = std::size_t{256} << 20;
 constexpr std::size_t kMetaBytes = std::size_t{8} << 20;
-// A bf16 result may round to either neighbour; sums in another order differ by less.
+// A bf16 result may round to either neighbour; a different order of summation changes less.
 constexpr float kAbsolute = 2e-4F;
 constexpr float kRelative = 0x1p-7F;
 constexpr float kWeightScale = 0.03F;
-constexpr float kOutScale = 0.05F;  // not much more than the delta, or rounding would hide errors
+constexpr float kOutScale = 0.05F;  // small, or its rounding would hide errors of the delta
 
 constexpr std::size_t align(std::size_t bytes) {
   return (bytes + 255) / 256 * 256;
@@ -97,8 +97,8 @@ Result<GpuTimes> LoraBench::run(const LoraStep& step, const Launch& launch, int 
   if (set_bytes > kWeightBytes || x_bytes > kRowBytes || y_bytes > kRowBytes) {
     return invalid("a case that does not fit the benchmark's memory");
   }
-  // Enough operations for one replay to last 250 us, each with operands of its own where the memory
-  // allows; else they come again after more bytes than L2 holds.
+  // The number of operations makes one replay last 250 us. Each operation has its own operands if
+  // the memory allows; else operands are reused after more bytes than the L2 cache holds.
   const int count = static_cast<int>(std::clamp(250.0 / step.expected_us, 4.0, 40.0));
   const auto sets = static_cast<std::size_t>(count);
   std::vector<LoraMatrix> table(segments * sets);

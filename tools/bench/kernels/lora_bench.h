@@ -1,4 +1,4 @@
-// Times LoRA operations: one case, cold caches, checked first.
+// Times LoRA operations, one case at a time, with cold caches, after checking their results.
 #pragma once
 
 #include <functional>
@@ -11,13 +11,13 @@
 
 namespace tandem::kernels {
 
-// A step to be timed: segment s has counts[s] rows of an adapter of rank ranks[s].
+// A step to time: segment s has counts[s] rows of an adapter of rank ranks[s].
 struct LoraStep {
   std::int32_t in = 0;
   std::int32_t out = 0;
   std::vector<std::int32_t> counts;
   std::vector<std::int32_t> ranks;
-  double expected_us = 0;  // how many to time at once
+  double expected_us = 0;  // estimate, from which the number of operations per replay follows
   bool rows_in_order = false;
 };
 LoraStep step_of(const LoraCase& lora_case);
@@ -28,13 +28,13 @@ class LoraBench {
 
   static Result<LoraBench> create(GpuBench& gpu);
 
-  // One way to run the operation; the default is cuda::launch_lora, without overlap between
-  // operations (the peers had none).
+  // A way to run the operation; the default is cuda::launch_lora without overlap between
+  // operations, because the peers' figures had none.
   using Launch = std::function<Status(const LoraArgs&, cudaStream_t)>;
 
-  // Lays the step out, checks one run of it (an error when it is wrong), and times it.
+  // Lays the step out, checks one run (a wrong result is an error), and times it.
   Result<GpuTimes> run(const LoraStep& step, const Launch& launch, int replays = kReplays);
-  // The largest error of the last run, as a share of what is tolerated.
+  // The largest error of the last run, relative to the tolerance.
   double last_error() const { return last_error_; }
 
  private:
@@ -46,7 +46,7 @@ class LoraBench {
   double last_error_ = 0;
 };
 
-// cuda::launch_lora's own choice, as described above.
+// Runs cuda::launch_lora with its own choice of kernel, without overlap between operations.
 Status launch_planned(const LoraArgs& args, cudaStream_t stream);
 
 }  // namespace tandem::kernels

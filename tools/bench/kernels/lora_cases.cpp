@@ -75,7 +75,8 @@ std::vector<std::int32_t> share_rows(const LoraCase& c) {
     weight.push_back(c.popularity == "skewed" ? std::pow(i + 1, -1.5) : 1.0);
     total += weight.back();
   }
-  // One row each, the rest by weight, cumulative so that the sum is exact.
+  // Each adapter gets one row; the rest is shared by weight, using cumulative sums to make the
+  // total exact.
   std::vector<std::int32_t> rows;
   double sum = 0;
   std::int32_t given = 0;

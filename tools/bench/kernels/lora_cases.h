@@ -1,5 +1,5 @@
-// The LoRA cases that others were measured on (tests/data/peer_kernels.csv), and how a case's rows
-// are shared out among its adapters.
+// The LoRA cases for which there are figures of others (tests/data/peer_kernels.csv), and the
+// distribution of a case's rows over its adapters.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tandem::kernels {
 
-// y += x A B for `tokens` rows, `adapters` of them distinct.
+// y += x A B for `tokens` rows that use `adapters` distinct adapters.
 struct LoraCase {
   std::string kind;  // "decode", "prefill"
   std::int32_t in = 0;
@@ -20,7 +20,7 @@ struct LoraCase {
   std::int32_t tokens = 0;
   std::string popularity;  // distinct, uniform, skewed, identical; seg4x128 for prefill
   std::int32_t adapters = 0;
-  double bytes = 0;  // A and B of each adapter, x, y read and written
+  double bytes = 0;  // A and B of each adapter, x, and y read and written
   double best_us = 0;
   std::string best_peer;
 
@@ -28,10 +28,10 @@ struct LoraCase {
   double adapter_bytes() const;
 };
 
-// The rows of a file as data/peer_kernels.csv: columns by the names in its first line.
+// Reads a file in the format of data/peer_kernels.csv; columns are found by their names in line 1.
 Result<std::vector<LoraCase>> read_lora_cases(const std::filesystem::path& path);
 
-// Rows of each adapter, most first: equal shares, or Zipf of exponent 1.5 with at least one each.
+// Rows per adapter in falling order: equal shares, or Zipf (exponent 1.5) with at least one each.
 std::vector<std::int32_t> share_rows(const LoraCase& lora_case);
 
 }  // namespace tandem::kernels

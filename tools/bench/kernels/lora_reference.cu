@@ -29,7 +29,7 @@ __device__ const __nv_bfloat16* matrix(std::uint64_t address) {
   return reinterpret_cast<const __nv_bfloat16*>(address);
 }
 
-// One block per segment and rank.
+// Grid: one block per segment and rank.
 __global__ void shrink(Judged j) {
   const LoraSegment segment = j.segments[blockIdx.x];
   const LoraMatrix m = j.table[segment.slot * j.slot_stride];
@@ -47,7 +47,7 @@ __global__ void shrink(Judged j) {
   }
 }
 
-// One block per segment and 256 columns.
+// Grid: one block per segment and 256 columns.
 __global__ void compare(Judged j) {
   const LoraSegment segment = j.segments[blockIdx.x];
   const LoraMatrix m = j.table[segment.slot * j.slot_stride];
@@ -65,7 +65,7 @@ __global__ void compare(Judged j) {
     const float error = fabsf(got - want) / (j.absolute + j.relative * fabsf(want));
     worst = error <= 3e38F ? fmaxf(worst, error) : INFINITY;
   }
-  // Not negative, so ordered as their bits are.
+  // Errors are not negative, so their bits have the same order as their values.
   atomicMax(reinterpret_cast<int*>(j.worst), __float_as_int(worst));
 }
 

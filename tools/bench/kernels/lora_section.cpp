@@ -13,7 +13,7 @@
 namespace tandem::kernels {
 namespace {
 
-constexpr double kLargeAdapters = 64e6;  // G7 counts cases of so many bytes of adapters
+constexpr double kLargeAdapters = 64e6;  // G7 counts cases with at least so many bytes of adapters
 
 struct Measured {
   LoraCase peer;
@@ -29,7 +29,7 @@ double geometric_mean(const std::vector<Measured>& all) {
   return std::exp(sum / static_cast<double>(all.size()));
 }
 
-// One line per kind of case: ratios and shares by number of tokens.
+// Prints one line per kind of case: ratios and shares by number of tokens.
 void print_groups(const std::vector<Measured>& all) {
   std::map<std::string, std::vector<Measured>> groups;
   for (const Measured& m : all) {
@@ -63,7 +63,7 @@ void print_worst(std::vector<Measured> all) {
   fmt::print("\n");
 }
 
-// Batches of distinct adapters of ranks 8 to 128, against as many of their mean rank.
+// Compares batches of distinct adapters of ranks 8 to 128 with batches of their mean rank.
 Result<double> mixed_ranks(LoraBench& bench, BenchReport& report, int replays) {
   constexpr std::int32_t kMix[] = {8, 128, 16, 40, 64, 32};  // mean 48
   double worst = 0;

@@ -13,13 +13,13 @@
 namespace tandem::kernels {
 
 struct LoraSection {
-  std::string peers;  // file of the peers' figures
-  std::string only;   // cases whose name contains it; empty: all
+  std::string peers;  // path of the peers' figures
+  std::string only;   // part of the names of the cases to run; empty: all cases
   std::int64_t replays = 50;
 };
 
-// Checks and times every case, prints the tables to standard output, adds bars, samples and facts.
-// Nothing to do when `only` leaves no case. `progress` is told how many cases of how many are done.
+// Checks and times every case, prints tables to standard output, adds bars, samples and facts. Does
+// nothing if `only` selects no case. Calls progress(cases done, all cases) meanwhile.
 Status run_lora_section(GpuBench& gpu, const LoraSection& section, BenchReport& report,
                         const std::function<void(std::size_t, std::size_t)>& progress);
 

@@ -49,15 +49,15 @@ std::size_t num_usable_nodes() {
 
 std::size_t host_tier_bytes_for(const ModelSpec& config, DType dtype,
                                 std::span<const DummyAdapter> adapters, std::size_t num_nodes) {
-  constexpr std::size_t kPadding = std::size_t{1} << 20;  // of one adapter, far more than there is
-  std::size_t bytes = kPadding;                           // a tier has bytes, also for no adapters
+  constexpr std::size_t kPadding = std::size_t{1} << 20;  // for one adapter; far more than needed
+  std::size_t bytes = kPadding;                           // a tier must not be empty
   std::size_t largest = 0;
   for (const DummyAdapter& adapter : adapters) {
     const std::size_t one = adapter_bytes(config, dtype, adapter.rank, adapter.modules) + kPadding;
     bytes += one;
     largest = std::max(largest, one);
   }
-  // None is split: on each node but one, room may be left that is too small for the next.
+  // An adapter is not split, so each node but one may have a rest too small for the next adapter.
   return bytes + (num_nodes - 1) * largest;
 }
 

@@ -1,4 +1,4 @@
-// Many dummy adapters for benchmarks, made by as many threads as there are cores.
+// Makes many dummy adapters for benchmarks, with as many threads as there are cores.
 #pragma once
 
 #include <cstddef>
@@ -23,20 +23,20 @@ struct DummyAdapter {
 
 std::vector<Module> qkv_modules();
 std::vector<Module> all_modules();
-// Those of S-LoRA's synthetic workload S2: q, k and v, ranks 64, 32, 16, 8 by turns; "s2-0", ...
+// Adapters of S-LoRA's synthetic workload S2, "s2-0" ...: q, k, v; ranks 64, 32, 16, 8 repeating.
 std::vector<DummyAdapter> s2_adapters(std::int32_t count);
 
-// The size of a dummy adapter's weights, paddings left out.
+// The size of a dummy adapter's weights without padding.
 std::size_t adapter_bytes(const ModelSpec& config, DType dtype, std::int32_t rank,
                           const std::vector<Module>& modules);
-// How many nodes a host tier may be spread over: those of the cores that this process may use.
+// The number of nodes over which a host tier may be spread: those of the usable cores.
 std::size_t num_usable_nodes();
-// A host tier that holds all of them, also when it is spread over so many nodes.
+// The size of a host tier that holds all adapters, even if it is spread over so many nodes.
 std::size_t host_tier_bytes_for(const ModelSpec& config, DType dtype,
                                 std::span<const DummyAdapter> adapters,
                                 std::size_t num_nodes = num_usable_nodes());
 
-// Makes them, each with weights of its own, and adds them to the store. `progress`: adapters done.
+// Adds the adapters, each with its own weights, to the store. `progress` gets the number added.
 Status add_dummy_adapters(AdapterStore& store, const ModelSpec& config, DType dtype,
                           std::span<const DummyAdapter> adapters,
                           const std::function<void(std::size_t)>& progress);

@@ -33,7 +33,7 @@ std::string adapter_name(std::size_t set, std::int32_t index) {
 
 }  // namespace
 
-// A model with the stream and the memory of its steps.
+// A model with the stream and the memory for its steps.
 struct ExecutorBench::Straight {
   std::unique_ptr<Model> model;
   KvCache cache;
@@ -44,10 +44,10 @@ struct ExecutorBench::Straight {
   std::unique_ptr<Stream> stream;
 
   ~Straight() {
-    if (stream != nullptr) (void)stream->synchronize();  // its failures are nobody's any more
+    if (stream != nullptr) (void)stream->synchronize();  // nobody needs the outcome any more
   }
 
-  // `recorded`: if it is a decode step and there are recordings.
+  // `recorded`: replays a recording if there is one and the step is a decode step.
   Status enqueue(const StepPlan& plan, bool recorded, bool sample) {
     batch->clear();
     for (const StepPlan::Entry& entry : plan.entries) {
@@ -132,7 +132,7 @@ Status ExecutorBench::make_steps(std::span<Device* const> devices, DType dtype,
   layout_ = PoolLayout::of(shape_of_shard(config_, num_devices_), dtype, kExecutorPageTokens);
   std::int64_t chunks = 0;
   for (const AdapterSet& set : options_.sets) {
-    // Of a shard there is less: A of some modules is whole on every device, at most.
+    // An upper bound: a shard has fewer bytes, although A of some modules is whole on every device.
     chunks += set.count * layout_.chunks_for(adapter_bytes(config_, dtype, set.rank, set.modules));
     options.max_device_adapters += set.count;
     options.model.max_lora_rank = std::max(options.model.max_lora_rank, set.rank);
@@ -141,7 +141,7 @@ Status ExecutorBench::make_steps(std::span<Device* const> devices, DType dtype,
   const auto pages_of = [](std::int64_t size, std::int32_t of_page) {
     return static_cast<std::int32_t>((size + of_page - 1) / of_page);
   };
-  constexpr std::int32_t kSparePages = 64;  // what pages shared by adapters may leave unused
+  constexpr std::int32_t kSparePages = 64;  // room that pages shared by adapters may leave unused
   const std::int32_t pages = kSparePages +
                              options_.batch * pages_of(options_.context + 1, kExecutorPageTokens) +
                              pages_of(options_.prefill_tokens, kExecutorPageTokens) +
@@ -155,7 +155,7 @@ Status ExecutorBench::make_steps(std::span<Device* const> devices, DType dtype,
   options.step.max_sequences = options_.batch;
   options.step.max_samples = options_.batch;
   options.step.max_pages = pages;
-  // As an engine's, on either kind of device.
+  // The same settings as in an engine, on either kind of device.
   if (devices.front()->info().is_cuda) {
     options.max_graph_batch = options_.batch;
     options.record_at_start = true;
@@ -170,7 +170,7 @@ Status ExecutorBench::make_steps(std::span<Device* const> devices, DType dtype,
   return {};
 }
 
-// Recordings are made at their first use.
+// Each recording is made at its first use.
 Status ExecutorBench::make_straight(const ExecutorOptions& options, const WeightSource& weights,
                                     DType dtype, Device& device, const LoadProgress& progress) {
   straight_ = std::make_unique<Straight>();
@@ -197,8 +197,8 @@ const Model& ExecutorBench::model() const {
   return straight_ != nullptr ? *straight_->model : executor_->model();
 }
 
-// On the host this thread makes them all: the heap of every thread keeps what it took, and the
-// process's memory is a figure there.
+// On the host one thread makes all adapters: each thread's heap keeps the memory that it took, and
+// the process's memory is one of the measured figures.
 Status ExecutorBench::load_adapters(bool on_gpu) {
   const std::vector<DummyAdapter> wanted = wanted_adapters();
   if (on_gpu) TANDEM_TRY(add_dummy_adapters(*adapters_, config_, model().dtype(), wanted, {}));
@@ -220,7 +220,8 @@ Status ExecutorBench::load_adapters(bool on_gpu) {
   return tier().finish_loads();
 }
 
-// Computed, not filled with random numbers: attention then reads what it would.
+// The caches are computed, not filled with random numbers, so that attention reads realistic
+// values.
 Status ExecutorBench::fill_caches() {
   std::mt19937_64 random(options_.seed);
   std::uniform_int_distribution<TokenId> any(0, static_cast<TokenId>(config_.vocab_size) - 1);
@@ -288,7 +289,7 @@ Status ExecutorBench::run(const StepPlan& plan, int steps) {
     }
     Status status = executor_->wait().status;
     if (status.ok()) continue;
-    while (!executor_->empty()) (void)executor_->wait();  // void, too
+    while (!executor_->empty()) (void)executor_->wait();  // the outcome does not matter
     return status;
   }
   executor_->rest();
@@ -357,7 +358,8 @@ double ExecutorBench::linear_flops(std::int32_t tokens) const {
          2.0 * static_cast<double>(c.hidden_size * c.vocab_size);
 }
 
-// Causal: every token sees half of the others on average, for q k^T and for its use.
+// Attention is causal: a token attends to half of the others on average, in q k^T and in its
+// product with v.
 double ExecutorBench::attention_flops(std::int32_t tokens) const {
   const ModelSpec& c = model().spec();
   return 2.0 * tokens * tokens * static_cast<double>(c.num_layers() * c.q_size());

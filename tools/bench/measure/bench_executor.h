@@ -1,5 +1,5 @@
-// Steps under the stopwatch, of a model with dummy weights: as an engine runs them, plans for an
-// Executor, on one device or on several that share the model; or straight on the Model of one.
+// Times steps of a model with dummy weights: through an Executor like an engine's, on one device or
+// on several that share the model; or directly on the Model of one device.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 
 namespace tandem {
 
-// `count` distinct adapters of one rank.
+// A set of `count` distinct adapters of one rank.
 struct AdapterSet {
   std::string name;  // "rank 64 qkv"
   std::int32_t rank = 0;
@@ -33,58 +33,58 @@ struct AdapterSet {
 
 struct ExecutorBenchOptions {
   std::int32_t batch = 32;     // sequences
-  std::int32_t context = 512;  // tokens of each before the step that is timed
+  std::int32_t context = 512;  // tokens per sequence before the timed step
   std::int32_t prefill_tokens = 512;
-  std::vector<AdapterSet> sets;  // all on the devices together
-  // Enqueued one behind the other: the device then never waits for the host, as in the engine,
-  // which prepares a step while the one before it runs.
+  std::vector<AdapterSet> sets;  // all are on the devices at the same time
+  // Number of steps enqueued one behind the other. The device then never waits for the host, as in
+  // the engine, which prepares a step while the previous one runs.
   int steps_per_sample = 4;
-  // Straight on the Model, of one device: all steps of a sample are enqueued before any is waited
-  // for, nothing comes back from them, and logits can be read.
+  // Runs directly on the Model of one device: all steps of a sample are enqueued before any is
+  // waited for, nothing is copied back, and logits can be read.
   bool straight = false;
   std::uint64_t seed = 1;
 };
 
-// Dummy weights, `batch` sequences with computed caches, and adapters. On a GPU decode steps are
-// replayed from recordings. One thread.
+// Has dummy weights, `batch` sequences with computed caches, and adapters. On a GPU decode steps
+// are replayed from recordings. One thread.
 class ExecutorBench {
  public:
   static constexpr int kNoAdapters = -1;
 
-  // The devices outlive it.
+  // `devices` must outlive it.
   static Result<std::unique_ptr<ExecutorBench>> create(std::span<Device* const> devices,
                                                        const ModelSpec& config, DType dtype,
                                                        const ExecutorBenchOptions& options,
                                                        const LoadProgress& progress);
   ~ExecutorBench();
 
-  // Seconds of a decode step of the first `batch` sequences, each with an adapter of its own out of
-  // `set`: the mean of a few. The sampled tokens are thrown away, so that each does the same work.
+  // Seconds of a decode step of the first `batch` sequences, each with its own adapter from `set`:
+  // the mean of a few steps. The sampled tokens are dropped, so that each step does the same work.
   Result<double> decode(std::int32_t batch, int set);
-  // Seconds of a step with the first `tokens` tokens of one more sequence.
+  // Seconds of a step with the first `tokens` tokens of one additional sequence.
   Result<double> prefill(std::int32_t tokens);
 
-  // These two want an Executor's steps: how adapters are shared out from the next one on, and what
-  // that decode step samples, greedily, with its log-probabilities.
+  // Require an Executor. use() sets how adapters are sharded from the next step on; sampled()
+  // returns the greedily sampled tokens of a decode step with their log-probabilities.
   void use(LoraSharding sharding) { executor_->use(sharding); }
   Result<std::vector<SampledToken>> sampled(std::int32_t batch, int set);
 
-  // These two want straight steps: the logits of a decode step, [batch, vocab], from a recording,
-  // where there are any, or operation by operation; and of the last of `count` tokens of the one
-  // more sequence from `start` on. What precedes them, earlier steps have computed.
+  // Require `straight`. The logits of a decode step, [batch, vocab], replayed from a recording if
+  // there is one or run operation by operation; and the logits of the last of `count` tokens of the
+  // additional sequence from `start` on. Earlier steps must have computed what precedes them.
   Result<std::vector<float>> decode_logits(std::int32_t first, std::int32_t batch, int set,
                                            bool recorded);
   Result<std::vector<float>> prefill_logits(std::int32_t start, std::int32_t count);
 
-  const Model& model() const;  // of the first device, as all that follows
-  // The bytes of weights that every step has to read: all but the embedding, unless it is the head
-  // as well. A decode step also reads its keys and values, and its adapters.
+  const Model& model() const;  // of the first device, as all functions below
+  // Bytes of weights that every step reads: all but the embedding, unless it is also the head. A
+  // decode step reads its keys and values and its adapters, too.
   double weight_bytes_read() const;
   double decode_bytes(std::int32_t batch, int set) const;
-  // The first `tokens` tokens of a prompt: linear layers and one row of the head; attention apart.
+  // FLOPs of a prompt's first `tokens` tokens: linear layers and one row of the head, no attention.
   double linear_flops(std::int32_t tokens) const;
   double attention_flops(std::int32_t tokens) const;
-  // Of weights, work space and the pages in use, of keys and values or adapters.
+  // Bytes of weights, work space and used pages (keys, values, adapters).
   std::size_t device_bytes() const;
 
  private:
@@ -107,17 +107,17 @@ class ExecutorBench {
   Result<double> time(const StepPlan& plan);
 
   ExecutorBenchOptions options_;
-  ModelSpec config_;  // of the whole model
+  ModelSpec config_;  // of the unsharded model
   std::int32_t num_devices_ = 1;
   const SteadyClock clock_{};
   PoolLayout layout_;
   std::unique_ptr<PagePool> pool_;
   std::unique_ptr<AdapterStore> adapters_;
-  std::vector<BlockTable> tables_;            // the last one is the prompt's
-  std::vector<std::vector<TokenId>> tokens_;  // of each sequence
-  std::unique_ptr<Executor> executor_;        // null: straight
+  std::vector<BlockTable> tables_;            // one per sequence, then the prompt's
+  std::vector<std::vector<TokenId>> tokens_;  // one list per sequence
+  std::unique_ptr<Executor> executor_;        // null if straight
   std::unique_ptr<Straight> straight_;
-  std::vector<std::vector<AdapterLease>> leases_;  // of each set
+  std::vector<std::vector<AdapterLease>> leases_;  // by set
 };
 
 }  // namespace tandem

@@ -37,7 +37,7 @@ Result<std::unique_ptr<GemmPeak>> GemmPeak::create(Device& device, DType dtype) 
                     TensorView(product.w.data(), dtype, {n, k}),
                     {},
                     {product.y.data(), dtype, {m, n}}};
-    peak->stream_->gemm(product.args);  // finds its kernel
+    peak->stream_->gemm(product.args);  // the first call selects the kernel
     TANDEM_TRY(peak->stream_->synchronize());
   }
   return peak;

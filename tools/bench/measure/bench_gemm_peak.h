@@ -1,4 +1,4 @@
-// FLOP/s that the device's own library reaches in large products: of prompts, the floor.
+// FLOP/s of the device's own library in large products, which bound the time of prompts.
 #pragma once
 
 #include <array>
@@ -10,15 +10,15 @@
 
 namespace tandem {
 
-// Two shapes, of which the faster counts. A GPU under load lowers its clocks, so what is compared
-// with a peak has to take turns with it.
+// Measures two shapes; the faster one counts. A GPU lowers its clocks under load, so alternate
+// these measurements with those that are compared with them.
 class GemmPeak {
  public:
   static Result<std::unique_ptr<GemmPeak>> create(Device& device, DType dtype);
 
   // Measures each shape `count` times.
   Status sample(int count);
-  // Of what was measured since the last call, the faster shape's, in TFLOP/s.
+  // Returns the samples since the last call for the faster shape, in TFLOP/s.
   Samples take(const std::string& when);
 
  private:

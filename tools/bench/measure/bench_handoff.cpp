@@ -31,10 +31,10 @@ std::uint16_t add(std::uint16_t a, std::uint16_t b) {
   return from_float<bf16>(to_float(bf16{a}) + to_float(bf16{b})).bits;
 }
 
-// The worker: a thread that obeys the doorbells of one group.
+// The worker: a thread that answers the doorbells of one group.
 class Echo {
  public:
-  // `answers`: whether it computes, or finds the answer there.
+  // `answers`: it computes the rows; else they are in the mailbox already.
   Echo(Mailbox& mailbox, const HandoffBench& bench, std::int32_t rows, bool answers,
        std::uint64_t first, int count)
       : mailbox_(mailbox), bench_(bench), rows_(rows), answers_(answers), first_(first) {
@@ -45,20 +45,20 @@ class Echo {
   Echo(const Echo&) = delete;
   Echo& operator=(const Echo&) = delete;
 
-  // When each doorbell was heard.
+  // Returns the times at which the doorbells were seen.
   const std::vector<TimePoint>& join() {
-    stop_.store(true, std::memory_order_relaxed);  // relaxed: nothing else is told by it
+    stop_.store(true, std::memory_order_relaxed);  // relaxed: carries no other data
     if (thread_.joinable()) thread_.join();
     return rung_;
   }
   void all_enqueued() { enqueued_.store(true, std::memory_order_release); }
-  // Waits for all doorbells; false: they did not come.
+  // Waits for all doorbells; false if they did not come in time.
   bool all_rung(int count) {
     const TimePoint end = clock_.now() + std::chrono::seconds(10);
     while (heard_.load(std::memory_order_acquire) < count) {
       if (clock_.now() > end) return false;
-      // Asleep: who spins here takes the core of one of the two that are timed, where there are
-      // two.
+      // Sleeps instead of spinning: a spinning thread would take a core from one of the two timed
+      // sides on a machine with few cores.
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
     return true;
@@ -82,7 +82,8 @@ class Echo {
         std::this_thread::yield();
       }
       if (answers_) write_answer(sequence);
-      // The first is held back until all trips are enqueued: launches are no part of the others.
+      // The first answer waits until all trips are enqueued, so that no other trip includes
+      // launches.
       while (i == 0 && !enqueued_.load(std::memory_order_acquire)) std::this_thread::yield();
       // release: pairs with the accept's acquire
       worker_slot.done[0].store(sequence, std::memory_order_release);
@@ -91,7 +92,8 @@ class Echo {
     }
   }
 
-  // y = three times x, each row turned by the job's number, so that no job's answer is another's.
+  // y is three times x, each row rotated by the job's number, so that the answers of two jobs
+  // differ.
   void write_answer(std::uint64_t sequence) {
     const auto width = static_cast<std::size_t>(bench_.width);
     const std::size_t turn = sequence * 7 % width;
@@ -157,7 +159,7 @@ class HandoffTimer {
     return {};
   }
 
-  // Answers of 1 row and of all rows, each checked to the bit.
+  // Checks answers of 1 row and of all rows bit by bit.
   Status check() {
     for (const std::int32_t rows : {1, bench_.rows}) {
       TANDEM_TRY(describe(rows));
@@ -185,18 +187,18 @@ class HandoffTimer {
     return {};
   }
 
-  // From doorbell to doorbell, in us.
+  // Times from one doorbell to the next, in us.
   Status time(std::int32_t rows, bool during_load, Samples& samples) {
     TANDEM_TRY(describe(rows));
     constexpr int kBatch = kMostTrips - 2;
-    for (int batch = -1; batch * kBatch < bench_.rounds; ++batch) {  // the one before warms up
+    for (int batch = -1; batch * kBatch < bench_.rounds; ++batch) {  // batch -1 warms up
       std::unique_ptr<Event> loaded;
       if (during_load) TANDEM_TRY(start_load(loaded));
       std::vector<TimePoint> rung;
       TANDEM_TRY(trips(rows, kMostTrips, false, &rung));
       const bool too_short = during_load && loaded->passed();
       if (during_load) TANDEM_TRY(load_stream_->synchronize());
-      if (too_short) {  // others have the cores that round trips need
+      if (too_short) {  // a longer load is needed: other processes had the cores
         if (loads_ >= kMostLoads) {
           return error(StatusCode::internal, "the load ended before the round trips beside it");
         }
@@ -211,7 +213,7 @@ class HandoffTimer {
     return {};
   }
 
-  // Bytes per second of long copies, the median of a few.
+  // Bytes per second of long copies; the median of a few.
   Result<std::pair<double, double>> link_speed() {
     std::vector<double> in;
     std::vector<double> out;
@@ -304,7 +306,8 @@ class HandoffTimer {
     return {};
   }
 
-  // The turns of the next `count` trips, to the device: all are enqueued before the first is over.
+  // Copies a HandoffTurn for each of the next `count` trips to the device, because all trips are
+  // enqueued before the first ends.
   void make_turns(int count) {
     auto* turns = reinterpret_cast<HandoffTurn*>(host_turns_.data());
     for (int i = 0; i < count; ++i) {
@@ -317,7 +320,7 @@ class HandoffTimer {
     stream_->upload(turns_.data(), turns, static_cast<std::size_t>(count) * sizeof(HandoffTurn));
   }
 
-  // `count` round trips, one after another.
+  // Makes `count` round trips, one after another.
   Status trips(std::int32_t rows, int count, bool answers, std::vector<TimePoint>* rung) {
     Echo echo(*mailbox_, bench_, rows, answers, sequence_ + 1, count);
     make_turns(count);
@@ -339,7 +342,7 @@ class HandoffTimer {
     return {};
   }
 
-  // Returns once it runs.
+  // Starts a load and returns once it runs.
   Status start_load(std::unique_ptr<Event>& loaded) {
     const auto started = device_.create_event();
     loaded = device_.create_event();
@@ -357,14 +360,14 @@ class HandoffTimer {
 
   static constexpr int kMostTrips = 22;  // enqueued one behind the other
   static constexpr int kMostLoads = 256;
-  int loads_ = 8;  // one after another: longer than a batch of round trips
+  int loads_ = 8;  // copies in a row; together longer than a batch of round trips
 
   Device& device_;
   const HandoffBench& bench_;
   std::unique_ptr<Mailbox> mailbox_;
   std::vector<Buffer> pinned_;
   Buffer x_, out_, host_, state_, turns_, host_turns_, load_from_, load_to_;
-  std::unique_ptr<Stream> stream_, load_stream_;  // gone before what they use
+  std::unique_ptr<Stream> stream_, load_stream_;  // last, to be destroyed before what they use
   OfferArgs offer_{};
   AcceptArgs accept_{};
   std::uint64_t sequence_ = 0;

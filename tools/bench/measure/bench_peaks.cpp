@@ -18,14 +18,14 @@
 namespace tandem {
 namespace {
 
-// What a thread takes at a time: 1 MiB, whole rounds of sum_streams.
+// Words that a thread takes at a time: 1 MiB, a multiple of what sum_streams needs.
 constexpr std::size_t kChunkWords = 131072;
 
-// Eight words at once: one register of AVX-512, two of AVX2, four of the baseline.
+// Eight words at once: one AVX-512 register, two of AVX2, or four of the baseline.
 using Words = std::uint64_t __attribute__((vector_size(64)));
 
-// Four streams side by side, so that enough loads are under way to fill the memory's queue. `count`
-// is of words, a multiple of 32.
+// Sums four streams side by side, so that enough loads are outstanding to fill the memory's queue.
+// `count` is a number of words, a multiple of 32.
 [[gnu::always_inline]] inline std::uint64_t sum_streams(const std::uint64_t* words,
                                                         std::size_t count) {
   const std::size_t steps = count / 32;
@@ -66,7 +66,8 @@ std::uint64_t sum_of(const std::uint64_t* words, std::size_t count) {
 }  // namespace
 
 // Runs work(thread, first word, words) over chunks that the threads take one by one, as the
-// device's do theirs, so that a disturbed thread does not hold up the rest; bytes per second.
+// device's threads do, so that a disturbed thread does not delay the rest. Returns bytes per
+// second.
 template <typename F>
 double MemorySpeed::pass(int num_threads, F&& work) {
   const auto threads = static_cast<std::size_t>(num_threads);
@@ -102,7 +103,7 @@ Result<std::unique_ptr<MemorySpeed>> MemorySpeed::create(std::size_t bytes, int 
   made->num_threads_ = num_threads;
   made->cpus_ = std::move(cpus);
   made->num_words_ = bytes / sizeof(std::uint64_t) / kChunkWords * kChunkWords;
-  // Not zeroed here: the first to touch a page decides which node's memory it is.
+  // Not zeroed here, because a page belongs to the node of the thread that touches it first.
   made->words_.reset(static_cast<std::uint64_t*>(
       std::aligned_alloc(64, made->num_words_ * sizeof(std::uint64_t))));
   if (made->words_ == nullptr) {
@@ -117,7 +118,7 @@ Result<std::unique_ptr<MemorySpeed>> MemorySpeed::create(std::size_t bytes, int 
 }
 
 double MemorySpeed::read_pass(int num_threads) {
-  std::vector<std::uint64_t> sums(static_cast<std::size_t>(num_threads_) * 8);  // a line each
+  std::vector<std::uint64_t> sums(static_cast<std::size_t>(num_threads_) * 8);  // a line per thread
   const std::uint64_t* words = words_.get();
   const int threads = num_threads > 0 ? num_threads : num_threads_;
   const double speed = pass(threads, [&](std::size_t thread, std::size_t first, std::size_t count) {

@@ -82,7 +82,7 @@ Result<StepShares> ServingBench::steady_decode(std::int32_t batch, std::int32_t 
     TANDEM_ASSIGN([[maybe_unused]] const OutputDelta delta, next_delta(*generation));
   }
   const EngineStats before = engine().stats();
-  // The first to start is the first to end; a few tokens short of it, all still run.
+  // The first sequence ends first; until a few tokens before its end all sequences are running.
   for (std::int64_t tokens = 0; tokens < output_tokens - 8 && !generations[0]->done();) {
     TANDEM_ASSIGN(const OutputDelta delta, next_delta(*generations[0]));
     tokens += static_cast<std::int64_t>(delta.tokens.size());

@@ -1,4 +1,4 @@
-// The engine under load, through Engine::submit: requests made up from seeds, no server between.
+// Load on an engine through Engine::submit, without a server. Requests are made from seeds.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ struct ServedLoad {
   double requests_per_s() const { return static_cast<double>(requests) / seconds; }
 };
 
-// Shares of the time, from the engine's own statistics.
+// Shares of the device's time, from the engine's statistics.
 struct StepShares {
-  double gap = 0;   // device at rest for the host's sake, over the time at work
+  double gap = 0;   // time the device waited for the host / time it worked
   double step = 0;  // seconds of one step
   std::uint64_t steps = 0;
 };
@@ -36,22 +36,22 @@ class ServingBench {
  public:
   static Result<std::unique_ptr<ServingBench>> start(const EngineSettings& settings);
 
-  // Tells now and then how many are made.
+  // Logs the progress now and then.
   Status add_adapters(std::span<const DummyAdapter> adapters);
 
-  // Answers one prompt with one token; seconds.
+  // Answers one prompt with one token; returns seconds.
   Result<double> first_token();
-  // One request for each name (empty: the base), all at once.
+  // Sends one request per name (empty: the base model), all at once.
   Result<ServedLoad> burst(const std::vector<std::string>& adapters, std::int32_t prompt_tokens,
                            std::int32_t output_tokens);
-  // The statistics of a time in which exactly `batch` requests of the base decode, sampled and
-  // constrained and traced as `like` is.
+  // Statistics of a period in which exactly `batch` requests of the base model decode, with the
+  // sampling, constraint and tracing of `like`.
   Result<StepShares> steady_decode(std::int32_t batch, std::int32_t prompt_tokens,
                                    std::int32_t output_tokens, const GenerationRequest& like);
 
   // S-LoRA's synthetic workload (its section 7.2): Poisson arrivals (Gamma with cv 1) at `rate`,
-  // adapters by a power law with exponent 1, lengths of prompt and answer uniform in [8, longest],
-  // which is 512 there.
+  // adapters by a power law with exponent 1, lengths of prompt and answer uniform in [8, longest];
+  // the paper's `longest` is 512.
   struct Trace {
     std::vector<std::string> adapters;  // the most popular first
     std::int32_t requests = 0;
@@ -62,8 +62,8 @@ class ServingBench {
   static ArrivalTrace arrivals_of(const Trace& trace);
   Result<ServedLoad> serve(const Trace& trace);
 
-  // Greedy requests of equal lengths, Poisson arrivals, adapters by turns, while one sequence of
-  // the base decodes from before the first until after the last.
+  // Greedy requests of equal lengths with Poisson arrivals, cycling through the adapters, while one
+  // sequence of the base model decodes from before the first until after the last.
   struct Arrivals {
     std::vector<std::string> adapters;
     std::int32_t requests = 0;
@@ -74,8 +74,8 @@ class ServingBench {
   };
   struct Arrived {
     std::vector<AnsweredRequest> requests;
-    std::uint64_t steps = 0;    // meanwhile
-    std::uint64_t in_time = 0;  // of them: EngineStats
+    std::uint64_t steps = 0;    // during the run
+    std::uint64_t in_time = 0;  // steps enqueued just in time (EngineStats)
     std::uint64_t late = 0;
     double step_s = 0;
     double gap_s = 0;

@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-// No step, load or queue takes so long.
+// Timeout: no step, load or queue takes this long.
 constexpr Duration kPatience = std::chrono::seconds(120);
 
 std::int32_t draw_lognormal(double mean, double sigma, std::int32_t least, std::int32_t most,

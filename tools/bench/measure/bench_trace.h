@@ -1,5 +1,5 @@
-// Requests that arrive at given times, made up from seeds or read from a file, and what each of
-// them got: through Engine::submit, no server between.
+// Requests that arrive at given times, made from seeds or read from a file, and their answers'
+// times. They go through Engine::submit, without a server.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ class LengthDistribution {
 };
 
 struct TracedRequest {
-  double at_s = 0;      // after the trace's begin
-  std::string adapter;  // empty: the base
+  double at_s = 0;      // since the start of the trace
+  std::string adapter;  // empty: the base model
   std::int32_t prompt_tokens = 0;
   std::int32_t output_tokens = 0;
 };
@@ -50,20 +50,20 @@ using ArrivalTrace = std::vector<TracedRequest>;  // by time
 // One request for each adapter, in their order, with exponential pauses between: Poisson(rate).
 ArrivalTrace poisson_trace(const std::vector<std::string>& adapters, double rate_per_s,
                            LengthDistribution lengths, std::uint64_t seed);
-// All at once.
+// Returns requests that all arrive at once.
 ArrivalTrace burst_trace(const std::vector<std::string>& adapters, std::int32_t prompt_tokens,
                          std::int32_t output_tokens);
-// Both, by time.
+// Returns the requests of both traces in the order of time.
 ArrivalTrace merge_traces(const ArrivalTrace& a, const ArrivalTrace& b);
 
 struct AnsweredRequest {
   double at_s = 0;  // as in the trace
   double ttft_s = 0;
-  double tpot_s = 0;  // between tokens, the mean; 0 for one token
+  double tpot_s = 0;  // mean time between tokens; 0 if there is one token
   double total_s = 0;
   std::int32_t tokens = 0;
-  std::int32_t cpu_layers = 0;  // that CPU workers computed
-  std::string tier;             // where the adapter was when it was asked for; "" for the base
+  std::int32_t cpu_layers = 0;  // computed by CPU workers
+  std::string tier;             // location of the adapter on arrival; "" for the base
 };
 
 struct AnsweredTrace {
@@ -71,13 +71,13 @@ struct AnsweredTrace {
   double seconds = 0;                     // first submission -> last answer
 };
 
-// A greedy request of random tokens for a prompt, which no prefix cache has seen.
+// Makes a greedy request with a prompt of random tokens, which no prefix cache has seen.
 GenerationRequest random_request(const TracedRequest& traced, std::int64_t vocab_size,
                                  std::mt19937_64& random);
-// The news of one request: fails when it failed, or when nothing comes for two minutes.
+// Returns the next output of a request; an error if it failed or is silent for two minutes.
 Result<OutputDelta> next_delta(Generation& generation);
 
-// Submits each request at its time and reads all answers. Fails when any of them fails.
+// Submits each request at its time and reads all answers. Returns an error if any of them fails.
 Result<AnsweredTrace> run_trace(Engine& engine, const Clock& clock, const ArrivalTrace& trace,
                                 std::uint64_t seed);
 

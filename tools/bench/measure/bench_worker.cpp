@@ -28,17 +28,17 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr double kPatienceS = 2;  // for one answer
+constexpr double kPatienceS = 2;  // timeout of one answer
 constexpr int kWarmUp = 20;
-constexpr double kCaseS = 2;  // on a slow machine there are fewer rounds
+constexpr double kCaseS = 2;  // limit per case: fewer rounds on a slow machine
 constexpr int kFewestRounds = 3;
-constexpr double kAheadS = 300e-6;  // of the description before the doorbell
+constexpr double kAheadS = 300e-6;  // time between the description and the doorbell
 constexpr std::uint64_t kLine = 64;
 
-// Out of this core's caches, into the one that all share: where a device's writes go.
+// Moves data from this core's caches to the shared one, where a device's writes would be.
 void demote(const std::byte* data, std::size_t bytes) {
 #if defined(__x86_64__)
-  // CLDEMOTE is a hint, and a no-operation where it is not known.
+  // CLDEMOTE is a hint; CPUs that do not know it treat it as a no-operation.
   for (std::size_t at = 0; at < bytes; at += kLine) {
     asm volatile("cldemote %0" ::"m"(data[at]));
   }
@@ -75,9 +75,9 @@ struct WorkerBench::Impl {
   Mailbox mailbox;
   WorkerSpeeds speeds;
   ShmRegion arena;
-  std::uint64_t next_weights = 0;  // byte of the arena
+  std::uint64_t next_weights = 0;  // offset in the arena
   std::uint64_t sequence = 0;
-  std::uint32_t generation = 0;  // of the weights, when they count as there
+  std::uint32_t generation = 0;  // value that marks the weights as present
   std::uint64_t x_key = 1;
   std::vector<std::byte> x;
   std::atomic<bool> stop{false};
@@ -120,7 +120,7 @@ Status WorkerBench::Impl::start() {
   return {};
 }
 
-// The next weights of the arena.
+// Describes a job with the next weights of the arena.
 GroupJob WorkerBench::Impl::describe(const WorkerCase& it) {
   GroupJob job;
   job.workers = it.workers >= 64 ? ~0ULL : (std::uint64_t{1} << it.workers) - 1;
@@ -157,13 +157,13 @@ GroupJob WorkerBench::Impl::describe(const WorkerCase& it) {
 void WorkerBench::Impl::write_rows(const GroupJob& job) {
   const std::size_t count = std::size_t{job.rows} * job.in;
   const std::size_t bytes = count * size_of(options.dtype);
-  // Other numbers each time, from a stock of them.
+  // Takes other numbers each time, from a stock of random ones.
   const std::size_t from = (x_key++ * 7919 * kLine) % (x.size() - bytes);
   std::memcpy(mailbox.x_of(0), x.data() + from / kLine * kLine, bytes);
   demote(mailbox.x_of(0), bytes);
 }
 
-// Seconds from the doorbell until every answer is seen.
+// Returns the seconds from the doorbell until every answer is seen.
 Result<double> WorkerBench::Impl::round_trip(const WorkerCase& it, const GroupJob& job) {
   write_rows(job);
   const TimePoint described = steady_clock::now();
@@ -286,7 +286,7 @@ Result<WorkerTimes> WorkerBench::time(const WorkerCase& it, int rounds) {
     const GroupJob job = bench.describe(it);
     if (i == 0) {
       const std::size_t bytes = std::size_t{job.rows} * job.out * size_of(bench.options.dtype);
-      std::memset(bench.mailbox.y_of(0), 0xff, bytes);  // NaNs
+      std::memset(bench.mailbox.y_of(0), 0xff, bytes);  // NaNs show unwritten elements
       for (const JobMatrix& matrix : job.modules) {
         const auto rank = std::uint64_t{matrix.rank};
         const std::uint64_t a = rank * job.in;
@@ -307,7 +307,7 @@ Result<WorkerTimes> WorkerBench::time(const WorkerCase& it, int rounds) {
 
 namespace {
 
-// The workers' product over and over, 32 x 32 outputs of 256 elements: FLOP/s of one thread.
+// Repeats a product of the workers' size, 32 x 32 outputs of 256 elements; FLOP/s of one thread.
 Result<double> repeat_small_product(DType dtype, const std::atomic<int>& waiting) {
   constexpr std::int64_t kOutputs = 32;
   constexpr std::int64_t kDepth = 256;
@@ -329,7 +329,7 @@ Result<double> repeat_small_product(DType dtype, const std::atomic<int>& waiting
   args.x_dtype = dtype;
   args.packed = packed.get(0);
   args.y = y.data();
-  while (waiting.load(std::memory_order_acquire) > 0) relax();  // all at once
+  while (waiting.load(std::memory_order_acquire) > 0) relax();  // all threads start at once
   constexpr double kSeconds = 0.05;
   const TimePoint begin = steady_clock::now();
   double calls = 0;
@@ -371,7 +371,8 @@ Status measure_workers_bar(const std::vector<int>& cpus, DType dtype, BenchRepor
   options.dtype = dtype;
   options.cpus = cpus;
   if (cpus.empty()) return invalid("no core for a worker");
-  // The last twelve: the first core has the interrupts. The one before them rings.
+  // Uses the last twelve, because the first core handles interrupts. The one before them rings the
+  // doorbell.
   if (cpus.size() > 12) {
     options.cpus.assign(cpus.end() - 12, cpus.end());
     options.doorbell_cpu = cpus[cpus.size() - 13];

@@ -8,7 +8,7 @@ namespace {
 
 struct Sequence {
   const TracedRequest* request;
-  std::int32_t tokens = 0;  // that have keys and values
+  std::int32_t tokens = 0;  // with keys and values in memory
   std::int32_t left = 0;    // to generate
 };
 
@@ -17,12 +17,12 @@ class Steps {
   explicit Steps(const ByteCosts& costs) : costs_(costs) {}
 
   bool empty() const { return running_.empty(); }
-  // False: there is no room for it in the next step.
+  // Returns false if there is no room for the request in the next step.
   bool take(const TracedRequest& request) {
     const double tokens = request.prompt_tokens + request.output_tokens;
     const double more = tokens * costs_.token_bytes +
                         (users_.contains(request.adapter) ? 0 : bytes_of(request.adapter));
-    // One by itself always runs.
+    // A request on its own always runs, whatever its size.
     if (!running_.empty() && (static_cast<std::int32_t>(running_.size()) >= costs_.max_sequences ||
                               prompt_tokens_ + request.prompt_tokens > costs_.max_prompt_tokens ||
                               held_bytes_ + more > costs_.pool_bytes)) {
@@ -64,8 +64,8 @@ class Steps {
 
   const ByteCosts& costs_;
   std::vector<Sequence> running_;
-  std::map<std::string, int> users_;  // running sequences of each adapter
-  std::int32_t prompt_tokens_ = 0;    // of the next step
+  std::map<std::string, int> users_;  // number of running sequences by adapter
+  std::int32_t prompt_tokens_ = 0;    // in the next step
   double held_bytes_ = 0;
 };
 

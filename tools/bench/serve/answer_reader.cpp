@@ -22,9 +22,9 @@ std::string in_a_line(std::string_view text) {
   return line;
 }
 
-// The text of one choice; `has_token` if it says that there was one. A completion's event always
-// does, as a token may be part of a character and add no text. A chat begins with an event that
-// has a role alone.
+// Returns the text of one choice. `has_token` is set if the event stands for a token. A
+// completion's event always does, because a token may be part of a character and add no text. A
+// chat begins with an event that has only a role.
 std::string_view text_of_choice(const json& choice, Dialect dialect, bool& has_token) {
   const auto text_in = [&](const json& object, const char* name) -> std::string_view {
     const auto found = object.find(name);
@@ -96,7 +96,7 @@ void AnswerReader::take(std::string_view bytes, TimePoint now) {
 
 void AnswerReader::take_line(std::string_view line, TimePoint now) {
   if (line.ends_with('\r')) line.remove_suffix(1);
-  if (!line.starts_with(kDataField)) return;  // a comment, a name, the end of an event
+  if (!line.starts_with(kDataField)) return;  // a comment, an event's name, or the end of an event
   line.remove_prefix(kDataField.size());
   if (line.starts_with(' ')) line.remove_prefix(1);
   if (line == "[DONE]") {
@@ -131,7 +131,7 @@ void AnswerReader::take_event(std::string_view data, TimePoint now) {
   bool has_token = false;
   const std::string_view text = text_of_choice(choice, dialect_, has_token);
   if (!has_token) return;
-  // A server that has nothing to say yet may send chunks without text to keep the connection.
+  // A server may send chunks without text to keep the connection while it has no token yet.
   if (answer_.events == 0 && text.empty() && dialect_ == Dialect::completions &&
       !answer_.finished) {
     return;

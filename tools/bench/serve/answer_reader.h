@@ -1,4 +1,4 @@
-// A streamed answer, from its bytes to when its tokens came. No sockets and no clock: it is fed.
+// Reads a streamed answer and the times of its tokens from bytes and times that the caller passes.
 #pragma once
 
 #include <cstddef>
@@ -13,28 +13,28 @@
 
 namespace tandem {
 
-// What a stream has said so far.
+// The content of a stream so far.
 struct AnswerTimes {
-  TimePoint first{};                // the first event with a token; read `events` first
-  TimePoint last{};                 // the last one
-  std::vector<float> gaps_ms;       // between one and the next
+  TimePoint first{};                // of the first event with a token; valid if `events` > 0
+  TimePoint last{};                 // of the last event with a token
+  std::vector<float> gaps_ms;       // between events with tokens
   std::int64_t events = 0;          // with tokens
-  std::int64_t prompt_tokens = -1;  // as the server counted; -1: it has not told
+  std::int64_t prompt_tokens = -1;  // counted by the server; -1: not reported
   std::int64_t output_tokens = -1;
-  std::string text;  // if it is kept
-  // Where the adapter was when the request came, as our servers tell at the end: "device", "host",
-  // ...; empty: not told.
+  std::string text;  // only if it is to be kept
+  // Location of the adapter when the request came, which our servers report at the end: "device",
+  // "host", ...; empty: not reported.
   std::string adapter_tier;
-  bool finished = false;  // a reason to end, or [DONE]
-  std::string mistake;    // the first event that says it failed, or that cannot be read
+  bool finished = false;  // a finish reason or [DONE] came
+  std::string mistake;    // the first event that reports an error or cannot be read
 };
 
-// Reads server-sent events as they come, in whatever pieces.
+// Reads server-sent events, which may be cut anywhere into pieces.
 class AnswerReader {
  public:
   AnswerReader(Dialect dialect, bool keep_text) : dialect_(dialect), keep_text_(keep_text) {}
 
-  // `now`: when these bytes were read.
+  // `now`: the time at which these bytes were read.
   void take(std::string_view bytes, TimePoint now);
   const AnswerTimes& answer() const { return answer_; }
   AnswerTimes take_answer() { return std::move(answer_); }
@@ -44,7 +44,7 @@ class AnswerReader {
   void take_event(std::string_view data, TimePoint now);
   void fail(std::string reason);
 
-  // Of a line that has no end yet.
+  // Limit for a line that has not ended yet.
   static constexpr std::size_t kMaxLineBytes = std::size_t{4} << 20;
 
   Dialect dialect_;
@@ -53,8 +53,8 @@ class AnswerReader {
   AnswerTimes answer_;
 };
 
-// What an answer that is no stream says went wrong, in a line: the "message" of OpenAI's errors, or
-// the beginning of the body.
+// Returns a one-line reason from an answer that is no stream: the "message" of OpenAI's errors, or
+// else the beginning of the body.
 std::string error_text(std::string_view body);
 
 }  // namespace tandem

@@ -64,11 +64,11 @@ Status write_file(const char* setting, const std::string& path, const std::strin
   return {};
 }
 
-// `one`: a run that names the file. `results`: what is written, a run or a sweep.
+// `one`: the run that gives the file its name. `results`: the run or sweep to write.
 template <typename Results>
 Status write_results(const ServeBenchSettings& s, const ServeReport& one, const Results& results) {
   if (s.save_result || s.run.keep_text) {
-    // Servers may say what is no UTF-8.
+    // Texts from servers may be invalid UTF-8.
     constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
     TANDEM_TRY(write_file("result_filename", file_of(s, one),
                           results.to_json(s.run.keep_text).dump(1, ' ', false, kReplace) + '\n'));
@@ -147,7 +147,8 @@ Result<int> bench_serve(ServeBenchSettings s, const std::vector<std::string>& ar
   TANDEM_ASSIGN(ServeSession session, ServeSession::create(s, command_without_secrets(args), [&] {
                   return signals->stop_requested();
                 }));
-  // What was measured before a signal is printed all the same; the status says that it is not all.
+  // A signal does not discard the results so far: they are printed, and the exit status says that
+  // they are incomplete.
   if (!s.sweep.empty()) {
     TANDEM_ASSIGN(const int status, sweep(s, session));
     return signals->exit_status(status);

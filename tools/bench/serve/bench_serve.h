@@ -1,5 +1,5 @@
-// tandem bench serve: an open-loop load on any OpenAI-style server, in the dialect of
-// `vllm bench serve`.
+// tandem bench serve: an open-loop load on any OpenAI-style server, with the flags of `vllm bench
+// serve`.
 #pragma once
 
 #include <string>

@@ -16,8 +16,8 @@ namespace tandem {
 namespace {
 
 constexpr Duration kTick = std::chrono::milliseconds(100);
-// Less than what servers keep an unused connection for (uvicorn: 5 s), as a request on one that is
-// just being closed would have to be sent twice.
+// Shorter than the time after which servers close an unused connection (uvicorn: 5 s), because a
+// request on a connection that is just being closed would have to be sent again.
 constexpr Duration kKeptFor = std::chrono::seconds(4);
 constexpr std::size_t kMaxKept = 65'536;
 constexpr std::size_t kMaxErrorBody = 4096;
@@ -59,14 +59,14 @@ class Run {
   }
 
  private:
-  // A request under way.
+  // A running request.
   struct Stream final : CallEvents {
     Stream(Run& of, std::size_t at)
         : run(of), index(at), reader(of.options_.body.dialect, of.options_.keep_text) {}
     void on_head(const CallHead& head) override { status = head.status; }
     void on_bytes(std::string_view bytes) override {
       if (status == 200) reader.take(bytes, now());
-      // An answer that is no stream says what it is in its beginning.
+      // An error answer describes the error in its beginning.
       if (body.size() < kMaxErrorBody && reader.answer().events == 0) {
         body += bytes.substr(0, kMaxErrorBody - body.size());
       }
@@ -88,7 +88,8 @@ class Run {
     return options_.max_concurrency > 0 && state_.running >= options_.max_concurrency;
   }
 
-  // When the next request is due, given that what it waits for has happened; nothing: not yet.
+  // Returns when the next request is due; nothing if the answers that it waits for have not all
+  // come.
   std::optional<TimePoint> next_due() const {
     const PlannedRequest& planned = plan_.requests[next_];
     if (options_.burst_pause_s < 0) return begin_ + duration_of(planned.due_s);
@@ -99,7 +100,7 @@ class Run {
     return burst_end_ + duration_of(options_.burst_pause_s);
   }
 
-  // The next request's JSON, made while there is time.
+  // Makes the next request's JSON ahead of time.
   void prepare() {
     if (next_ >= plan_.requests.size() || prepared_ == next_ + 1) return;
     prepared_ = next_ + 1;
@@ -120,7 +121,7 @@ class Run {
       const bool begins_burst =
           next_ == 0 || plan_.requests[next_ - 1].burst != plan_.requests[next_].burst;
       if (options_.burst_pause_s >= 0 && begins_burst) burst_begin_ = *due;
-      // Where the plan has no times, a request is due when its turn and its place have come.
+      // Without planned times, a request is due as soon as max_concurrency allows it.
       send(plan_.all_at_once && options_.burst_pause_s < 0 ? at : *due);
     }
   }
@@ -212,7 +213,7 @@ class Run {
       ++state_.failed;
     }
     burst_end_ = now();
-    // Not from here: this is the stream's own call.
+    // Posted, because `stream` is the caller here and must not be destroyed yet.
     ended_.push_back(stream.index);
     if (ended_.size() == 1) loop_.post([this] { after_ends(); });
   }
@@ -234,7 +235,7 @@ class Run {
       stream.call.reset();
       close(stream, RequestOutcome::failed, too_late());
     }
-    // Those who have ended and wait for no deadline any more.
+    // Drops the deadlines of streams that have ended.
     while (!deadlines_.empty() && !streams_.contains(deadlines_.front().second)) {
       deadlines_.pop_front();
     }
@@ -274,18 +275,18 @@ class Run {
   LoopTimer due_;
   LoopTimer ticker_;
   CallRequest request_;
-  std::size_t prepared_ = 0;  // one more than the number of the request whose body is made
-  std::size_t next_ = 0;      // to be sent
+  std::size_t prepared_ = 0;  // one more than the index of the request whose body is ready
+  std::size_t next_ = 0;      // index of the next request to send
   bool over_ = false;
   TimePoint begin_{};
   TimePoint burst_begin_{};
-  TimePoint burst_end_{};  // of the last answer
+  TimePoint burst_end_{};  // time of the last answer
   LoadState state_;
   LoadOutcome outcome_;
-  std::vector<bool> touched_;  // adapters
+  std::vector<bool> touched_;  // by adapter: it had a request
   std::unordered_map<std::size_t, std::unique_ptr<Stream>> streams_;
   std::vector<std::size_t> ended_;
-  std::deque<std::pair<TimePoint, std::size_t>> deadlines_;  // in the order of sending
+  std::deque<std::pair<TimePoint, std::size_t>> deadlines_;  // in sending order
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Sends a plan's requests when they are due, whatever becomes of those before, and notes what comes
-// back. One thread, one event loop, thousands of streams.
+// Sends a plan's requests when they are due, regardless of the earlier ones, and records the
+// answers. One thread and one event loop carry thousands of streams.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ namespace tandem {
 
 struct LoadRunOptions {
   std::string path = "/v1/completions";
-  std::string model;  // the base's name
+  std::string model;  // name of the base model
   BodyOptions body;
-  std::int64_t max_concurrency = 0;  // that run at once; 0: any number
-  double request_timeout_s = 600;    // from sending to the end
-  // Not below zero: a burst begins so long after the last answer of the one before.
+  std::int64_t max_concurrency = 0;  // running requests; 0: no limit
+  double request_timeout_s = 600;    // from sending to the end of the answer
+  // If not negative: pause between the last answer of a burst and the next burst.
   double burst_pause_s = -1;
   bool keep_text = false;
 };
@@ -32,19 +32,19 @@ struct LoadState {
   std::int64_t running = 0;
   std::int64_t completed = 0;
   std::int64_t failed = 0;
-  std::int64_t output_tokens = 0;  // of those completed
-  double last_ttft_ms = 0;         // of the latest one completed
+  std::int64_t output_tokens = 0;  // of completed requests
+  double last_ttft_ms = 0;         // of the most recently completed request
 };
 
 struct LoadOutcome {
-  std::vector<RequestRecord> records;  // in the plan's order
+  std::vector<RequestRecord> records;  // in the order of the plan
   double duration_s = 0;               // from the first due time to the last end
-  bool stopped = false;                // before all were answered
+  bool stopped = false;                // stopped before all requests were answered
 };
 
-// Runs the plan to its end, or until `tick`, which is called some ten times a second, says false:
-// what then runs is given up. Never fails as a whole: servers that refuse, reset, hang or send
-// nonsense make failed requests. No other thread is started.
+// Runs the plan to its end, or until `tick`, called about ten times a second, returns false:
+// running requests are then given up. It never fails as a whole: servers that refuse, reset, hang
+// or send nonsense cause failed requests. Starts no thread.
 LoadOutcome run_load(const LoadPlan& plan, const PromptMaker& maker, const LoadTarget& target,
                      const LoadRunOptions& options,
                      const std::function<bool(const LoadState&)>& tick);

@@ -11,9 +11,9 @@
 namespace tandem {
 namespace {
 
-constexpr int kSteps = 3;            // between the last good value and the first bad one
-constexpr double kSlower = 2;        // times the median latency at the lowest value
-constexpr double kWorthwhile = 1.1;  // times the tokens a second of half the limit
+constexpr int kSteps = 3;            // measured between the last good and the first bad value
+constexpr double kSlower = 2;        // limit of the median latency, relative to the lowest value's
+constexpr double kWorthwhile = 1.1;  // least tokens/s, relative to half the limit
 constexpr double kMostSweep = 1e6;
 
 double share_of(std::int64_t part, const LoadFigures& figures) {
@@ -137,7 +137,7 @@ Result<LoadSweep> run_load_sweep(
   sweep.attainment = attainment;
   double bad = 0;
   std::int64_t number = 0;
-  // True: it was measured, and was good.
+  // Returns whether the value was good; nothing if it was not measured.
   const auto at = [&](double value) -> Result<std::optional<bool>> {
     TANDEM_ASSIGN(std::optional<ServeReport> report, measure(value, number++));
     if (!report) return std::optional<bool>();

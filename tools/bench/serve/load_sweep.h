@@ -1,5 +1,5 @@
-// Runs at values that double, and then between the last good and the first bad one: where the knee
-// is.
+// Finds the knee: runs at doubling values, then at values between the last good and the first bad
+// one.
 #pragma once
 
 #include <functional>
@@ -15,12 +15,12 @@
 namespace tandem {
 
 struct SweepRange {
-  bool of_rates = true;  // else of limits, which are whole numbers
+  bool of_rates = true;  // else of limits on concurrency, which are whole numbers
   double low = 0;
   double high = 0;
 };
 
-// "request-rate=1..64" or "max-concurrency=1..256".
+// Reads "request-rate=1..64" or "max-concurrency=1..256".
 Result<SweepRange> parse_sweep_range(std::string_view text);
 
 struct SweepPoint {
@@ -32,8 +32,8 @@ struct SweepPoint {
 struct LoadSweep {
   SweepRange range;
   double attainment = 0.95;
-  std::vector<SweepPoint> points;  // by value
-  std::optional<double> knee;      // the largest good value; nothing if none is
+  std::vector<SweepPoint> points;  // in rising order of their values
+  std::optional<double> knee;      // the largest good value; nothing if no value is good
 
   std::string text() const;
   // {"sweep", "knee", "points": [{"value", "good", and the fields of a run}]}
@@ -41,10 +41,10 @@ struct LoadSweep {
   HtmlPage to_html() const;
 };
 
-// With objectives a run is good if `attainment` of its requests meet them. Without: if as many are
-// answered, and the median latency is at most twice that at the lowest value; of limits, if a
-// doubled limit brings a tenth more tokens a second. Stops early, with what there is, when
-// `measure` says nothing.
+// With objectives a run is good if `attainment` of its requests meet them. Without objectives the
+// same share must be answered; for rates the median latency must be at most twice that at the
+// lowest value, for limits a doubled limit must give a tenth more tokens/s. Stops with the runs so
+// far if `measure` returns nothing.
 Result<LoadSweep> run_load_sweep(
     const SweepRange& range, double attainment,
     const std::function<Result<std::optional<ServeReport>>(double value, std::int64_t number)>&

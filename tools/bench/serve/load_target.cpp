@@ -102,7 +102,7 @@ Result<std::vector<ListedModel>> ask_models(const LoadTarget& target, Duration p
                    "{} answers {}: {}; the variable OPENAI_API_KEY holds the key that is sent",
                    target.address.text(), listing.status, error_text(listing.body));
     }
-    // Starting servers say 503.
+    // Servers answer 503 while they start.
     if (listing.end == CallEnd::complete && listing.status != 503)
       return std::vector<ListedModel>();
     if (std::chrono::steady_clock::now() + kPause > until) {

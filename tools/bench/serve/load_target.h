@@ -1,4 +1,4 @@
-// The server that is measured.
+// The measured server.
 #pragma once
 
 #include <string>
@@ -13,20 +13,20 @@ namespace tandem {
 
 struct LoadTarget {
   HttpAddress address;
-  std::string prefix;  // of all its paths; "" or "/..." without a slash at the end
-  std::vector<std::pair<std::string, std::string>> headers;  // of each request; may hold a key
+  std::string prefix;  // of all paths; "" or "/..." without a slash at the end
+  std::vector<std::pair<std::string, std::string>> headers;  // of each request; may contain a key
 };
 
-// "http://HOST[:PORT][/PREFIX]", or https.
+// Reads "http://HOST[:PORT][/PREFIX]", or https.
 Result<LoadTarget> parse_base_url(std::string_view url);
 
 struct ListedModel {
   std::string name;
-  bool is_adapter = false;  // it names a parent
+  bool is_adapter = false;  // true if it names a parent
 };
 
-// What GET PREFIX/v1/models lists, asked again until `patience` is over if nobody answers. Empty if
-// the server answers and has no such list. Blocks the caller.
+// Returns the models that GET PREFIX/v1/models lists; retries until `patience` is over if nobody
+// answers. Empty if the server answers without such a list. Blocks the caller.
 Result<std::vector<ListedModel>> ask_models(const LoadTarget& target, Duration patience);
 
 }  // namespace tandem

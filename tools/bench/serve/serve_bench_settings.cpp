@@ -12,8 +12,8 @@ constexpr double kManyTokens = 10'000'000;
 
 using Adder = const std::function<SettingsField&(SettingsMember, const char*, const char*)>&;
 
-// What vLLM's and SGLang's benchmarks call servers that speak as OpenAI does. (To SGLang's own,
-// `sglang` is its /generate; here it is asked as others are.)
+// Names that vLLM's and SGLang's benchmarks use for OpenAI-style servers. (In SGLang's own
+// benchmark `sglang` means /generate; here it is used like the others.)
 std::vector<std::string> backend_names() {
   return {"openai", "openai-chat", "vllm", "vllm-chat", "sglang", "sglang-oai", "sglang-oai-chat"};
 }

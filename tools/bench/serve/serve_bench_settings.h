@@ -1,4 +1,4 @@
-// What `tandem bench serve` can be told.
+// Settings of `tandem bench serve`.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// From what was typed to the options of the parts. Messages name the setting.
+// Converts settings to the options of the parts. Error messages name the setting.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,21 @@
 
 namespace tandem {
 
-// With the key of OPENAI_API_KEY and the headers that were named.
+// Uses the key in OPENAI_API_KEY and the headers among the settings.
 Result<LoadTarget> target_from(const ServeBenchSettings& s);
-// A folder with a tokenizer: a model's folder has one, its name has none. Empty: there is none.
+// Returns a folder with a tokenizer, which may be the model's own folder. Empty: there is none.
 std::string tokenizer_folder(const ServeBenchSettings& s);
-// `dir`: tokenizer_folder().
+// `dir`: the result of tokenizer_folder().
 Result<PromptMaker> prompt_maker_from(const ServeBenchSettings& s, const std::string& dir);
 Result<BodyOptions> body_options_from(const ServeBenchSettings& s);
-// `number`: of the run in a sweep; goes to the seed.
+// `number`: index of the run in a sweep; changes the seed.
 DatasetOptions dataset_options_from(const ServeBenchSettings& s, std::int64_t number);
 
 std::vector<std::string> split_commas(const std::string& text);
-// "NAME=VALUE". The message never has the value.
+// Splits "NAME=VALUE". Error messages never contain the value, which may be secret.
 Result<std::pair<std::string, std::string>> split_pair(const char* setting,
                                                        const std::string& text);
-// The command line, without what headers say.
+// Returns the command line without the values of headers.
 std::string command_without_secrets(const std::vector<std::string>& args);
 
 }  // namespace tandem

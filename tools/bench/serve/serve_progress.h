@@ -1,4 +1,4 @@
-// How far a run is: a line that is written over on a terminal, one now and then in a log.
+// Progress of a run: a line that redraws itself on a terminal, or a line now and then in a log.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace tandem {
 
-// "12.0 s  sent 108 of 500  running 7  answered 101  failed 0  8.4/s  537 tokens/s  ttft 41 ms"
+// Example: "12.0 s  sent 108 of 500  running 7  answered 101  failed 0  8.4/s  ...".
 std::string progress_text(const LoadState& state, std::int64_t all);
 
 class ServeProgress {
  public:
-  // `what`: before the line, may be empty. Writes to standard error.
+  // `what`: text before the line, may be empty. Writes to standard error.
   ServeProgress(std::string what, std::int64_t all, bool terminal);
-  ~ServeProgress();  // takes the line away
+  ~ServeProgress();  // erases the line
   ServeProgress(const ServeProgress&) = delete;
   ServeProgress& operator=(const ServeProgress&) = delete;
 

@@ -15,13 +15,13 @@
 namespace tandem {
 namespace {
 
-// Files beside the connections'.
+// Number of open files besides connections.
 constexpr std::size_t kOtherFiles = 64;
 constexpr std::uint64_t kOtherPrompt = 0x9e3779b97f4a7c15;
 constexpr double kPlainRate = 256;  // connections that a rate without a limit may need at once
 
-// A process may open some thousand files unless it asks for more; then connections fail by the
-// hundred, and the reason is hard to see.
+// Raises the limit of open files, usually some thousand. Fails if it is too low, because otherwise
+// connections would fail by the hundred for a reason that is hard to see.
 Status allow_connections(std::int64_t max_concurrency, std::int64_t num_prompts, double rate) {
   const std::int64_t limit = max_concurrency > 0 ? max_concurrency : num_prompts;
   const auto wanted = static_cast<std::size_t>(std::min(limit, num_prompts)) + kOtherFiles;
@@ -75,7 +75,7 @@ Result<ServeSession> ServeSession::create(const ServeBenchSettings& settings, st
 Status ServeSession::find_models() {
   TANDEM_ASSIGN(const std::vector<ListedModel> models,
                 ask_models(target_, settings_.ready_check_timeout));
-  // A folder's name is the tokenizer's, hardly the server's.
+  // A folder is the tokenizer's; the server probably has another name for the model.
   const bool is_folder = tokenizer_dir_ == settings_.model;
   model_ = !settings_.served_model_name.empty() ? settings_.served_model_name
            : is_folder                          ? std::string()
@@ -117,12 +117,12 @@ LoadRunOptions ServeSession::run_options(std::int64_t max_concurrency) const {
   return options;
 }
 
-// Requests like the run's, for the base and, if asked, for each adapter: one after another.
+// Sends requests like the run's, one after another: for the base and, if asked, for each adapter.
 Status ServeSession::warm_up(const LoadPlan& plan) {
   LoadPlan warm;
   warm.adapters = plan.adapters;
-  // A random prompt that is not one of the run's, which servers would then have in their prefix
-  // caches; of a file the last one.
+  // Random prompts differ from the run's, because servers would keep those in their prefix caches.
+  // With a data set from a file it is the last prompt.
   warm.prompts = {plan.prompts.back()};
   if (!warm.prompts[0].pieces.empty()) warm.prompts[0].pieces.back().seed ^= kOtherPrompt;
   warm.all_at_once = true;
@@ -191,7 +191,7 @@ Result<ServeReport> ServeSession::measure(double request_rate, std::int64_t max_
   TANDEM_TRY(allow_connections(max_concurrency, std::ssize(plan.requests), request_rate));
   if (settings_.num_warmups > 0 || settings_.warm_adapters) TANDEM_TRY(warm_up(plan));
   LoadOutcome outcome;
-  outcome.stopped = stopped_();  // in the warm-up: nothing of the run is sent
+  outcome.stopped = stopped_();  // stopped in the warm-up: nothing is sent
   if (!outcome.stopped) {
     ServeProgress progress(what, std::ssize(plan.requests), Progress::is_terminal(STDERR_FILENO));
     outcome =

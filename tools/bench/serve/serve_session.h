@@ -1,5 +1,5 @@
-// From settings to a measured run: the server, the models that it lists, the tokenizer, the
-// prompts.
+// Makes a measured run from settings: connects to the server, reads its models, and prepares
+// tokenizer and prompts.
 #pragma once
 
 #include <functional>
@@ -16,14 +16,14 @@ namespace tandem {
 
 class ServeSession {
  public:
-  // Asks the server what it serves. `command`: what was typed, for reports. `stopped`: the user has
-  // had enough; asked some ten times a second.
+  // Asks the server for its models. `command`: the command line, for reports. `stopped`: called
+  // about ten times a second; true if the user wants to stop.
   static Result<ServeSession> create(const ServeBenchSettings& settings, std::string command,
                                      std::function<bool()> stopped);
 
-  // One run at this rate and limit, the warm-ups first; `what` is before the progress line.
-  // `number` goes to the seed: runs of a sweep have prompts of their own, as servers keep prompts'
-  // prefixes.
+  // Makes one run at this rate and limit, after the warm-ups; `what` is put before the progress
+  // line. `number` changes the seed, so that the runs of a sweep have different prompts, because
+  // servers cache prompts' prefixes.
   Result<ServeReport> measure(double request_rate, std::int64_t max_concurrency,
                               const std::string& what, std::int64_t number);
   bool stopped() const { return stopped_(); }
@@ -44,7 +44,7 @@ class ServeSession {
   PromptMaker maker_;
   LoadTarget target_;
   BodyOptions body_;
-  std::string model_;  // the base's name, as it is asked for
+  std::string model_;  // the base's name in requests
   std::string tokenizer_dir_;
   Goodput goodput_;
   std::vector<double> percentiles_;

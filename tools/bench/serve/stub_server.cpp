@@ -34,7 +34,7 @@ TimePoint stub_now() {
   return std::chrono::steady_clock::now();
 }
 
-// Calls what waits when its time has come, from a thread of its own.
+// Runs delayed calls at their times, on a thread of its own.
 class DelayLine {
  public:
   using Key = std::pair<TimePoint, const void*>;
@@ -57,7 +57,7 @@ class DelayLine {
     waiting_[key] = wake;
     if (is_first) changed_.notify_all();
   }
-  // It is not called any more when this has returned.
+  // The call is not running and will not run when this returns.
   void remove(const Key& key) {
     const std::lock_guard lock(mutex_);
     waiting_.erase(key);
@@ -148,7 +148,8 @@ class StubAnswer final : public BodySource {
   std::optional<DelayLine::Key> key_;
 };
 
-// The number after one of two names; read without a parser, which would take longer than the rest.
+// Reads the number after one of two names, without a JSON parser, which would take longer than the
+// rest.
 std::int64_t tokens_asked(std::string_view body) {
   for (const std::string_view name : {"\"max_tokens\":", "\"max_completion_tokens\":"}) {
     const std::size_t at = body.find(name);
@@ -216,7 +217,7 @@ class StubServer::Impl final : public HttpHandler {
   std::int64_t next_ = 0;
   StubNotes notes_;
   DelayLine line_;
-  HttpServer server_{stub_server_options(), *this};  // last: its answers use the others
+  HttpServer server_{stub_server_options(), *this};  // last member: its answers use the others
 };
 
 StubServer::StubServer(std::function<StubDelays(std::int64_t)> delays)
@@ -241,7 +242,7 @@ Result<std::unique_ptr<StubProcess>> StubProcess::start(const StubDelays& delays
   const pid_t child = ::fork();
   if (child < 0) return errno_status("fork", errno);
   if (child == 0) {
-    // Ctrl-C is for the parent, whose end ends this process, too.
+    // Ctrl-C is for the parent; the child ends when the parent does.
     (void)std::signal(SIGINT, SIG_IGN);
     log::set_level(log::Level::off);
     (void)allow_open_files(kMaxStubConnections + kOtherStubFiles);

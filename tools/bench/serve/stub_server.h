@@ -1,5 +1,5 @@
-// A server that computes nothing and answers with tokens after known delays: the judge of the load
-// generator, and what its own speed is measured against.
+// A server that computes nothing and answers with tokens after known delays. Tests check the load
+// generator's figures with it, and measure the generator's own speed.
 #pragma once
 
 #include <sys/types.h>
@@ -15,20 +15,20 @@ namespace tandem {
 
 struct StubDelays {
   double ttft_s = 0;
-  double tpot_s = 0;  // 0: all tokens but the first follow it at once
+  double tpot_s = 0;  // 0: all later tokens follow the first at once
 };
 
-// What the stub really did, by its own clock: other work on the machine makes it late, too.
+// The stub's actual times by its own clock, because other processes may delay it, too.
 struct StubServed {
-  double ttft_s = 0;  // from the request's arrival to its first token's way out
+  double ttft_s = 0;  // from the request's arrival to the sending of the first token
   double e2el_s = 0;
 };
 
-// Answers POST to any path, as completions do, with as many tokens as max_tokens says; lists the
-// model "stub".
+// Answers POST to any path like a completions endpoint, with max_tokens tokens; lists the model
+// "stub".
 class StubServer {
  public:
-  // `delays` of the n-th request; called from the server's threads, one at a time.
+  // `delays` returns the delays of the n-th request. Called by the server's threads, one at a time.
   explicit StubServer(std::function<StubDelays(std::int64_t n)> delays);
   ~StubServer();
   StubServer(const StubServer&) = delete;
@@ -36,19 +36,19 @@ class StubServer {
 
   Status start();
   int port() const;
-  std::vector<StubServed> served() const;  // of the answers that are over, in any order
+  std::vector<StubServed> served() const;  // finished answers, in any order
 
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-// A StubServer in a process of its own, so that neither takes the other's core.
+// A StubServer in its own process, so that the two do not compete for a core.
 class StubProcess {
  public:
-  // Forks: no other thread may run in this process.
+  // Forks, so this process must have no other thread.
   static Result<std::unique_ptr<StubProcess>> start(const StubDelays& delays);
-  ~StubProcess();  // ends it
+  ~StubProcess();  // ends the process
   StubProcess(const StubProcess&) = delete;
   StubProcess& operator=(const StubProcess&) = delete;
   int port() const { return port_; }
@@ -56,7 +56,7 @@ class StubProcess {
  private:
   StubProcess() = default;
   pid_t child_ = -1;
-  int until_ = -1;  // the child ends when this end of its pipe is closed
+  int until_ = -1;  // the child ends when this end of its pipe closes
   int port_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Which keys a config file may have, whichever command reads it.
+// The keys that a config file may have, whichever command reads it.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace tandem {
 
-// The keys of these commands and of those below them, each once. Goes through all their help: not
-// while a HelpReader lives.
+// Returns the keys of these commands and of their subcommands, each once. Asks all of them for
+// help, so do not call it while a HelpReader exists.
 std::vector<std::string> file_keys(const Subcommands& commands);
 
 }  // namespace tandem

@@ -24,9 +24,9 @@ namespace tandem {
 namespace {
 
 HelpReader* help_reader = nullptr;
-const Subcommands* all_commands = nullptr;  // of the outermost run_subcommand() under way
+const Subcommands* all_commands = nullptr;  // of the outermost running run_subcommand()
 
-// Says for as long as it lives that `commands` are all there are, unless they are some of others.
+// While it lives, `commands` count as the whole program's, unless they are subcommands of others.
 class Outermost {
  public:
   explicit Outermost(const Subcommands& commands)
@@ -82,7 +82,7 @@ std::string did_you_mean(const std::string& given, const std::vector<std::string
   return close.empty() ? "" : fmt::format("did you mean '{}'? ", close);
 }
 
-// What CLI11 did not recognise: a mistyped flag, or a stray word.
+// The message for an argument that CLI11 did not recognise: a mistyped flag, or a stray word.
 std::string unexpected(const std::string& argument, const SettingsTable& table,
                        const CommandInfo& command) {
   if (argument.size() < 2 || argument[0] != '-') {
@@ -107,7 +107,7 @@ std::string unexpected(const std::string& argument, const SettingsTable& table,
                      did_you_mean(flag, flags), command.name);
 }
 
-// "--pin false" as "--pin=false".
+// Joins "--pin" and "false" to "--pin=false", because CLI11 takes a bool's value only in this form.
 std::vector<std::string> join_bools(const SettingsTable& table,
                                     const std::vector<std::string>& args) {
   constexpr std::array<std::string_view, 6> kWords = {"true", "false", "yes", "no", "on", "off"};
@@ -129,7 +129,7 @@ std::vector<std::string> join_bools(const SettingsTable& table,
 
 using GivenFlags = std::vector<std::pair<SettingsField*, std::vector<std::string>>>;
 
-// The flags that `args` has, as texts. A string: what is wrong with them.
+// Stores the texts of the flags in `args`. Returns the error message if there is a mistake.
 std::optional<std::string> parse(const CommandInfo& command, SettingsTable& table,
                                  const std::vector<std::string>& args, const GivenBeside& beside,
                                  GivenFlags& given) {
@@ -137,7 +137,7 @@ std::optional<std::string> parse(const CommandInfo& command, SettingsTable& tabl
   app.set_help_flag();
   app.allow_extras();
   std::vector<std::pair<SettingsField*, CLI::Option*>> options;
-  // Only results() is read; CLI11 wants somewhere to write as well.
+  // Only results() is read, but CLI11 requires a target for each flag.
   std::deque<std::vector<std::string>> sinks;
   try {
     for (SettingsField& field : table.fields()) {
@@ -152,7 +152,7 @@ std::optional<std::string> parse(const CommandInfo& command, SettingsTable& tabl
       }
       options.emplace_back(&field, option);
     }
-    // CLI11 takes the arguments last first.
+    // CLI11 expects the arguments in reverse order.
     std::vector<std::string> words = join_bools(table, args);
     std::ranges::reverse(words);
     app.parse(std::move(words));

@@ -1,5 +1,5 @@
-// Picks a command by its name, reads its arguments into its SettingsTable, and prints help. CLI11
-// stays behind this.
+// Picks a command by its name, reads its arguments into its SettingsTable, and prints help. Only
+// this module uses CLI11.
 #pragma once
 
 #include <optional>
@@ -14,10 +14,10 @@ namespace tandem {
 
 // Exit statuses of every command.
 inline constexpr int kExitOk = 0;
-inline constexpr int kExitFailure = 1;  // what was asked for did not work
-inline constexpr int kExitUsage = 2;    // it was asked for wrongly, also by a file
+inline constexpr int kExitFailure = 1;  // valid arguments, but the command failed
+inline constexpr int kExitUsage = 2;    // wrong arguments, or a wrong setting in a file
 
-// A row of a table of commands. `run` takes the arguments after the name; an exit status.
+// A command in a table. `run` takes the arguments after the name and returns an exit status.
 struct Subcommand {
   const char* name;
   const char* summary;
@@ -25,15 +25,15 @@ struct Subcommand {
 };
 
 struct Subcommands {
-  std::string_view program;  // what they belong to: "tandem bench"
+  std::string_view program;  // the words before the subcommand: "tandem bench"
   std::string_view kind;     // "benchmark": messages speak of an "unknown benchmark"
-  std::string_view head;     // of the overview, before the table
-  std::string_view foot;     // after it
+  std::string_view head;     // text before the table of the overview
+  std::string_view foot;     // text after the table
   std::span<const Subcommand> rows;
 };
 
-// Runs the one that the first argument names. --help prints the overview, and `help NAME` what
-// `NAME --help` does; no name, or an unknown one, is a mistake in usage.
+// Runs the subcommand that the first argument names. --help prints the overview, `help NAME` prints
+// what `NAME --help` does; a missing or unknown name is a usage error.
 int run_subcommand(const Subcommands& commands, const std::vector<std::string>& args);
 
 struct CommandInfo {
@@ -41,12 +41,12 @@ struct CommandInfo {
   std::string usage;     // "--model DIR [options]"
   std::string summary;   // a paragraph
   std::string examples;  // printed last, may be empty
-  // Another program has judged the config file's keys: those that are not ours are passed over.
+  // Another program has checked the config file's keys already: unknown keys are ignored.
   bool keys_are_judged = false;
 };
 
-// While one lives, whatever is asked for --help hands itself over to it instead of printing: so
-// man pages and completion go through all commands. One at a time, on the thread that runs them.
+// While one exists, commands that are asked for --help pass their help to it instead of printing
+// it. Man pages and completion read all commands this way. One at a time, on one thread.
 class HelpReader {
  public:
   HelpReader();
@@ -55,36 +55,36 @@ class HelpReader {
   HelpReader& operator=(const HelpReader&) = delete;
 
   virtual void read(const Subcommands& commands) = 0;
-  // The table's members are gone after the call; what its facts say of them is not.
+  // The targets of `table` are gone after the call; the facts about them may be kept.
   virtual void read(const CommandInfo& command, const SettingsTable& table) = 0;
 };
 
-// What a command line has beside settings. Null: not wanted.
+// Arguments that are no settings. Null: not wanted.
 struct GivenBeside {
-  std::vector<std::string>* words = nullptr;  // before, between and after flags; null: none may be
+  std::vector<std::string>* words = nullptr;  // anywhere among the flags; null: none is allowed
   std::size_t least_words = 0, most_words = 1;
-  const char* word = "";  // what a word names: "which adapter?" is asked where one is missing
-  std::string* config = nullptr;  // the path that --config has
+  const char* word = "";          // the meaning of a word, for the error message if it is missing
+  std::string* config = nullptr;  // receives the path given by --config
 };
 
 // Reads the config file (--config, TANDEM_CONFIG), the environment and the flags into the table's
 // members, in this order, and validates them. Keys of the file that belong to other commands of the
-// outermost run_subcommand() under way are passed over. `args` starts after the command's name.
-// Returns the exit status if the command is to end here: --help and --print-config print to
-// standard output; a mistake is reported on standard error with its remedy.
+// outermost running run_subcommand() are ignored. `args` starts after the command's name. Returns
+// the exit status if the command has to end here: --help and --print-config print to standard
+// output; an error is reported on standard error with a remedy.
 std::optional<int> read_settings(const CommandInfo& command, SettingsTable table,
                                  const std::vector<std::string>& args,
                                  const GivenBeside& beside = {});
 
-// Whether its --no-NAME is worth telling: a bool that a file may set, or that is on by default.
+// True if help shows the form --no-NAME: for a bool that a file may set or that is on by default.
 bool has_no_form(const SettingsFacts& facts);
 
-// Writes a file whose path the user gave by `setting`, which a failure names with the path. May be
-// a pipe or a device, such as /dev/stdout.
+// Writes a file whose path the user gave by `setting`; an error names both. The path may be a pipe
+// or a device, such as /dev/stdout.
 Status write_output(const std::string& setting, const std::string& path, std::string_view text);
 
 // Prints "tandem NAME: message" to standard error and returns the exit status: kExitUsage for
-// invalid_argument, of which trying again makes nothing better, else kExitFailure.
+// invalid_argument, because a retry cannot help, else kExitFailure.
 int report_failure(const CommandInfo& command, const Status& status);
 
 }  // namespace tandem

@@ -78,7 +78,7 @@ constexpr std::array<Hint, 112> kHints = {{
     {"--sharegpt-output-len", kOutputLen},
     {"--prefix-repetition-output-len", kOutputLen},
     {"--prefix-repetition-suffix-len", "here it is --input-len"},
-    // vLLM's that came later or are rarer
+    // vLLM: newer or rarer flags
     {"--scheduling-policy", "here it is --queue-order"},
     {"--allowed-origins", "here it is --cors-origins"},
     {"--disable-uvicorn-access-log", "here it is --no-request-log"},
@@ -92,7 +92,7 @@ constexpr std::array<Hint, 112> kHints = {{
     {"--compilation-config", "here it is --graphs, and --max-graph-batch for the largest"},
     {"-O", "here it is --graphs, and --max-graph-batch for the largest"},
     {"--async-scheduling", "it is on by default: leave it out, or --no-overlap to end it"},
-    // SGLang's
+    // SGLang
     {"--model-path", "here it is --model"},
     {"--tokenizer-path", "the checkpoint's own tokenizer.json is used: leave it out"},
     {"--context-length", "here it is --max-model-len"},
@@ -134,7 +134,7 @@ constexpr std::array<Hint, 112> kHints = {{
     {"--log-requests", "each request has a line by default: leave it out"},
     {"--enable-metrics", "/metrics is always there: leave it out"},
     {"--otlp-traces-endpoint", "here it is --otlp-endpoint"},
-    // LoRAX's
+    // LoRAX
     {"--model-id", "here it is --model, and a folder"},
     {"--adapter-id", "here it is --adapter NAME=DIR"},
     {"--source", kNoDownload},

@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-// As lines that begin with `indent` and end where the next word would lead beyond the width.
+// Breaks `text` into lines that begin with `indent` and are no wider than kWidth where words allow.
 std::string wrapped(std::string_view text, std::string_view indent) {
   constexpr std::size_t kWidth = 96;
   std::string out;
@@ -30,7 +30,7 @@ std::string wrapped(std::string_view text, std::string_view indent) {
   return out + "\n";
 }
 
-// "-h, --help", "--[no-]pin", "--port N".
+// Examples: "-h, --help", "--[no-]pin", "--port N".
 std::string names_of(const SettingsFacts& facts) {
   std::string names = facts.letter != 0 ? fmt::format("-{}, ", facts.letter) : "";
   const std::string flag = flag_of(facts);
@@ -60,7 +60,7 @@ std::string describe(const SettingsFacts& facts) {
 std::string help_text(const CommandInfo& command, const SettingsTable& table, bool all) {
   std::string out =
       fmt::format("Usage: tandem {} {}\n\n{}\n", command.name, command.usage, command.summary);
-  // Groups in the order of their first field, which need not be next to each other.
+  // Groups in the order of their first fields; a group's fields need not be adjacent.
   std::vector<std::pair<std::string, std::string>> groups;
   for (const SettingsField& field : table.fields()) {
     if (!field.facts().has_flag || (field.facts().expert && !all)) continue;

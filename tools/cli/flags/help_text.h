@@ -1,4 +1,4 @@
-// What `tandem NAME --help` prints.
+// The text that `tandem NAME --help` prints.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-// Lines of up to 96 columns, where words allow it. `all`: with the settings for experts.
+// Returns lines of at most 96 columns where words allow it. `all`: with settings for experts.
 std::string help_text(const CommandInfo& command, const SettingsTable& table, bool all = false);
 
 }  // namespace tandem

@@ -21,7 +21,8 @@
 namespace tandem {
 namespace {
 
-// Writes some bytes into a file of `folder` that has no name for long. An errno; 0: it went.
+// Writes some bytes into a temporary file of `folder` and removes it. Returns an errno; 0: it
+// worked.
 int try_new_file(const std::filesystem::path& folder) {
   std::string name = (folder / ".tandem-output-XXXXXX").string();
   const int file = ::mkstemp(name.data());
@@ -38,7 +39,8 @@ int try_new_file(const std::filesystem::path& folder) {
   return failure;
 }
 
-// A pipe that nobody reads yet is no mistake.
+// Returns an errno; 0: it can be opened. A pipe without a reader (ENXIO) is no error: it may come
+// yet.
 int try_to_open(const std::string& path) {
   const int file = ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
   if (file < 0) return errno == ENXIO ? 0 : errno;
@@ -46,14 +48,14 @@ int try_to_open(const std::string& path) {
   return 0;
 }
 
-// Some of what was written is in a buffer until now. `failure`: an errno of an earlier write; 0:
-// none is known.
+// Flushes standard output, since a write error may appear only now. `failure`: the errno of an
+// earlier write; 0: not known.
 int finish_output(const char* name, int status, int failure) {
   errno = 0;
   const bool flushed = std::fflush(stdout) == 0;
   if (!flushed && errno != 0) failure = errno;
   if (flushed && failure == 0) {
-    // A command that has failed has said why, such as that it could not write.
+    // A failed command has already said why, for example because it could not write.
     if (std::ferror(stdout) == 0 || status != kExitOk) return status;
   }
   fmt::print(stderr, "{}: standard output has not taken everything{}{}\n", name,
@@ -73,7 +75,7 @@ Status check_output(const std::string& setting, const std::string& path, bool re
     const int refused = try_to_open(path);
     return refused == 0 ? Status() : errno_status(what, refused);
   }
-  // The folder of a link's target.
+  // The folder of the target if `path` is a link.
   std::filesystem::path real = path;
   if (exists) real = std::filesystem::canonical(path, failure);
   const bool in_place = exists && !replaced;
@@ -90,13 +92,13 @@ int run_program(const char* name, const std::function<int()>& run) {
   try {
     return finish_output(name, run(), 0);
   } catch (const std::system_error& failure) {
-    // fmt::print throws what it cannot write.
+    // fmt::print throws if it cannot write.
     if (std::ferror(stdout) != 0) {
       return finish_output(name, kExitFailure, failure.code().value());
     }
     fmt::print(stderr, "{}: internal error: {}\n", name, failure_text(failure));
   } catch (const std::exception& failure) {
-    // The last resort: a library that throws where none should ends in a message, not in abort().
+    // A last resort: an unexpected exception of a library ends in a message, not in abort().
     fmt::print(stderr, "{}: internal error: {}\n", name, failure_text(failure));
   }
   return kExitFailure;

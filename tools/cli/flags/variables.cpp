@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "TANDEM_";
 
-// The TANDEM_... names in the environment.
+// Returns the names of the environment variables that begin with TANDEM_.
 std::vector<std::string> names_in_environment() {
   std::vector<std::string> names;
   for (char** each = ::environ; each != nullptr && *each != nullptr; ++each) {
@@ -24,7 +24,7 @@ std::vector<std::string> names_in_environment() {
   return names;
 }
 
-// The key that a variable of this name would have.
+// Returns the key of the setting that a variable of this name sets.
 std::string key_of(std::string_view name) {
   std::string key(name.substr(kPrefix.size()));
   for (char& c : key) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

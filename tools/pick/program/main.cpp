@@ -1,7 +1,7 @@
-// tandem-pick: what `tandem pick` becomes. The settings were read once already, by that.
+// tandem-pick: the program that `tandem pick` becomes after it has checked the settings.
 //
-// Threads: main waits for signals; gRPC's carry the streams and decide; the picker's loop listens
-// to the engines; the HTTP server's answer operators.
+// Threads: main waits for signals; gRPC's threads carry the streams and decide; the picker's loop
+// listens to the engines; the HTTP server's threads answer operators.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -57,7 +57,7 @@ Status pick(const PickSettings& settings) {
   if (Status started = metrics.start(); !started) return started.with_context("metrics_port");
   TANDEM_TRY(server.start());
   host->start([&server](bool ready) { server.set_ready(ready); });
-  signals->set_graceful(true);  // before anyone is told, and may ask for the end
+  signals->set_graceful(true);  // before the address is announced: a client may ask for the end
   log::info("metrics on http://{}/metrics", shown(settings.metrics_host, metrics.port()));
   log::info("listening on {} for Envoy, in front of {}, by policy {}",
             shown(settings.host, server.port()), settings.engines.in_words(),
@@ -72,12 +72,12 @@ Status pick(const PickSettings& settings) {
 }
 
 int run(const std::vector<std::string>& args) {
-  std::signal(SIGPIPE, SIG_IGN);  // a reader of the log that goes away takes nobody along
+  std::signal(SIGPIPE, SIG_IGN);  // a log reader that goes away must not end this process
   PickSettings settings;
   SettingsTable table;
   add_pick_settings(table, settings);
   CommandInfo command = pick_command();
-  command.keys_are_judged = true;  // by `tandem pick`, which knows all commands
+  command.keys_are_judged = true;  // checked by `tandem pick`, which knows the keys of all commands
   if (const auto status = read_settings(command, table, args)) return *status;
   set_up_log(settings.log);
   const Status status = pick(settings);

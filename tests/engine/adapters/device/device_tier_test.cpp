@@ -51,7 +51,7 @@ class DeviceTierTest : public ::testing::Test {
     }
     return false;
   }
-  // A step that runs until the promise is kept.
+  // Enqueues a step that runs until the promise is fulfilled.
   void enqueue_step(std::promise<void>& end) {
     auto& stream = dynamic_cast<host::HostStream&>(*compute_);
     tier_->step_begins();
@@ -103,7 +103,7 @@ TEST_F(DeviceTierTest, WaitsForTheStepThatMayReadWhatItOverwrites) {
   load(0);
   load(1);
   std::promise<void> end;
-  enqueue_step(end);  // as if with rows of both
+  enqueue_step(end);  // like a step with rows of both
   ASSERT_EQ(tier_->start(lease(2)), DeviceTier::Start::on_its_way);
   EXPECT_FALSE(arrives(2, 2000));
   end.set_value();
@@ -121,10 +121,10 @@ TEST_F(DeviceTierTest, CutsItsCopiesAtLayersAndGivesEventsBack) {
     waits.add_all(lease(round % 3));
     EXPECT_TRUE(waits.empty());
   }
-  EXPECT_EQ(tier_->counts().loads, 20U);  // room for two, three in turn: each is a load
+  EXPECT_EQ(tier_->counts().loads, 20U);  // three adapters in room for two: each use is a load
 }
 
-// A device that shows the stream of its loads.
+// A device that exposes the stream of its loads.
 class LoadStreamDevice : public ForwardingDevice {
  public:
   LoadStreamDevice() : ForwardingDevice(make_test_device()) {}
@@ -150,13 +150,13 @@ TEST_F(DeviceTierTest, LoadsAgainWhatFailedWithTheDevice) {
   EXPECT_FALSE(tier_->room().is_kept(*lease(0)));
   EXPECT_EQ(tier_->counts().loads, 0U);
   EXPECT_EQ(pool_->num_free(), pool_->shape().num_pages);
-  tier_->leave(*lease(0));  // who used it ends
+  tier_->leave(*lease(0));  // its last user ends
   load(0);
   EXPECT_EQ(lease(0)->residency(), Residency::resident);
-  tier_.reset();  // before its device
+  tier_.reset();  // destroyed before its device
 }
 
-// Loads whose arrival the device sees, sent in pieces.
+// Loads are sent in pieces, and the device sees their arrival.
 class ReadyWords : public DeviceTierTest {
  protected:
   ReadyWords() {
@@ -166,7 +166,7 @@ class ReadyWords : public DeviceTierTest {
     tier_ =
         DeviceTier::create(*device_, config_, DType::f32, 64, 8, memory_, *pool_, signals_).value();
   }
-  // A's and B's words of both layers, then those of the whole.
+  // Returns the words of A and B for both layers, then those of the whole.
   std::vector<std::uint32_t> words(SlotId slot) {
     std::vector<std::uint32_t> values(6);
     compute_->copy_to_host(values.data(), tier_->loads().ready_words() + slot.value() * 6, 6 * 4);
@@ -176,7 +176,7 @@ class ReadyWords : public DeviceTierTest {
   std::vector<std::byte> bytes_of(int i) {
     const AdapterLease adapter = lease(i);
     std::vector<std::byte> bytes(adapter->bytes());
-    // Through the tables, as a kernel finds them.
+    // Found through the tables, as a kernel does.
     const AdapterTable table = tier_->table();
     const std::int32_t slot = tier_->slot(*adapter).slot.value();
     const std::uint64_t chunk = std::uint64_t{1} << table.pages.shift;
@@ -207,7 +207,7 @@ TEST_F(ReadyWords, HoldTheGenerationOfTheLoadThatHasArrived) {
 TEST_F(ReadyWords, ArriveInTheOrderOfThePieces) {
   std::promise<void> end;
   load(2);
-  enqueue_step(end);  // holds the loads back: it may read what they overwrite
+  enqueue_step(end);  // delays the loads: it may read what they overwrite
   tier_->room().evict_idle();
   const std::vector<LoadPiece> order = {
       {1, 0, PieceKind::b}, {0, 1, PieceKind::layer}, {1, 0, PieceKind::a}};

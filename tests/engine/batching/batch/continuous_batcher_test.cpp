@@ -22,8 +22,8 @@ const Tokenizer& demo_tokenizer() {
   return *tokenizer;
 }
 
-// A scheduler with the engine's part played by hand: every planned row is "computed", and a
-// sequence whose last token was computed gets one more.
+// Runs a scheduler and simulates the engine: every planned row is "computed", and a sequence whose
+// last token was computed gets one more.
 class Simulation {
  public:
   Simulation(const BatchLimits& limits, std::int32_t num_pages, std::int32_t page_tokens,
@@ -52,7 +52,7 @@ class Simulation {
     return raw;
   }
 
-  // Plans and plays one step. Checks what must hold of every plan.
+  // Plans and simulates one step. Checks the invariants of every plan.
   std::vector<ScheduledSequence> step() {
     std::vector<ScheduledSequence> plan = scheduler_.plan();
     std::set<const Sequence*> seen;
@@ -77,7 +77,7 @@ class Simulation {
     return plan;
   }
 
-  // What the engine does between two steps; how many were given up.
+  // Does what the engine does between two steps; returns the number of sequences given up.
   std::size_t give_up_late() {
     WaitingLine& line = scheduler_.line();
     line.tick(clock.now());
@@ -86,8 +86,8 @@ class Simulation {
     return late.size();
   }
 
-  std::uint64_t num_prompts = 1000;  // different ones; the others are longer or shorter
-  // Of those added next.
+  std::uint64_t num_prompts = 1000;  // number of different prompts; the others differ in length
+  // Settings of the sequences added next.
   std::string tenant;
   double deadline_s = 0;
   ManualClock clock;
@@ -128,7 +128,7 @@ class Simulation {
   ContinuousBatcher scheduler_;
   std::uint64_t arrivals_ = 0;
   std::vector<std::uint64_t> finished_;
-  std::vector<double> first_tokens_;  // seconds after they came
+  std::vector<double> first_tokens_;  // seconds after arrival
 };
 
 BatchLimits limits(std::int32_t seqs, std::int32_t tokens, std::int32_t chunk = 0) {
@@ -258,7 +258,7 @@ TEST(ContinuousBatcher, LetsATenantWithFiftyRequestsStarveNobody) {
   }
 }
 
-// Twice as many come as can be served.
+// Requests arrive at twice the rate that can be served.
 TEST(ContinuousBatcher, ServesThoseThatItDoesNotGiveUpWithinTheirDeadlines) {
   for (const bool early_abort : {false, true}) {
     Simulation simulation(limits(4, 100), 256, 4, {.early_abort = early_abort});
@@ -266,7 +266,8 @@ TEST(ContinuousBatcher, ServesThoseThatItDoesNotGiveUpWithinTheirDeadlines) {
     std::size_t added = 0;
     std::size_t given_up = 0;
     for (int step = 0; step < 2000; ++step) {
-      // Four places of ten steps each: four in ten steps can be served.
+      // There are four places, and a request takes ten steps: four requests per ten steps can be
+      // served.
       for (int i = 0; i < (step % 5 == 0 ? 4 : 0); ++i, ++added) simulation.add(8, 10);
       given_up += simulation.give_up_late();
       simulation.step();
@@ -310,7 +311,8 @@ TEST(ContinuousBatcher, FinishesEverythingUnderRandomLoad) {
       }
       simulation.step();
     }
-    // Each step computes at least one row; preemptions repeat work, but the oldest never gives way.
+    // Each step computes at least one row. Preemptions repeat work, but the oldest is never
+    // preempted.
     for (std::int64_t step = 0; step < 60 * work && !simulation.step().empty(); ++step) {
     }
     EXPECT_EQ(simulation.finished().size(), added);

@@ -41,7 +41,7 @@ class WaitingLineTest : public ::testing::Test {
                                       OutputText(demo_tokenizer(), true, {}, false));
   }
   void add(WaitingLine& line, const Asked& asked) { line.add(make(asked)); }
-  // Of the line as it is arranged now.
+  // Returns the line as it is arranged now.
   static std::vector<std::uint64_t> order(WaitingLine& line) {
     line.arrange({});
     std::vector<std::uint64_t> arrivals;
@@ -63,7 +63,7 @@ TEST_F(WaitingLineTest, IsByPriorityAndArrivalUnlessToldOtherwise) {
   WaitingLine line({});
   for (const std::int32_t priority : {0, 1, 0, -1, 1}) add(line, {.priority = priority});
   EXPECT_THAT(order(line), ElementsAre(3, 0, 2, 1, 4));
-  // One that ran goes back to its old place.
+  // A sequence that ran goes back to its old place.
   std::unique_ptr<Sequence> first = line.admit(1);
   EXPECT_EQ(first->arrival, 0U);
   EXPECT_THAT(order(line), ElementsAre(3, 2, 1, 4));
@@ -138,12 +138,12 @@ TEST_F(WaitingLineTest, TakesTheNewestWithADeadlineFirstWhileItIsOverloadedAndNo
   }
   EXPECT_TRUE(line.counts().overloaded);
   EXPECT_THAT(order(line), ElementsAre(9, 7, 5, 3, 1, 0, 2, 4, 6, 8));
-  // What comes meanwhile stands behind them until the line is arranged.
+  // Sequences that arrive meanwhile stand behind them until the line is arranged.
   add(line, {.deadline_s = 100});
   EXPECT_EQ(line.list().back()->arrival, 10U);
   EXPECT_FALSE(line.is_arranged());
   EXPECT_EQ(order(line).front(), 10U);
-  // More are admitted than come.
+  // More sequences are admitted than arrive.
   for (int i = 0; i < 5; ++i) {
     (void)line.admit(0);
     (void)line.admit(0);
@@ -163,7 +163,7 @@ TEST_F(WaitingLineTest, LetsOneRequestOfATenantPassFiftyOfAnother) {
   add(line, {.tenant = "quiet"});
   EXPECT_EQ(order(line)[1], 50U);
   EXPECT_EQ(line.counts().tenants, 2U);
-  // Once the busy one has had something, the other goes first.
+  // Once the busy tenant has been served, the other goes first.
   std::unique_ptr<Sequence> running = line.admit(0);
   EXPECT_EQ(order(line)[0], 50U);
   EXPECT_DOUBLE_EQ(running->entry.tenant->service, 10);

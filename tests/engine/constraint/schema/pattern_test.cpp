@@ -1,4 +1,4 @@
-// Regular expressions: what they match, what is refused, how long their texts are.
+// Regular expressions: the texts they match, refused patterns, and the lengths of their texts.
 #include "engine/constraint/schema/pattern.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// Schemas, held to the letter: which texts their grammars take, which not, and what is refused.
+// Schemas are followed exactly: the texts that their grammars accept and reject, and refused
+// schemas.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -300,7 +301,7 @@ INSTANTIATE_TEST_SUITE_P(
             "more than 5000 alternatives"}),
     [](const auto& param) { return std::string(param.param.name); });
 
-// Each property that is left out makes a difference to how many may come: states by their square.
+// Each optional property changes how many may follow, so the number of states is quadratic.
 TEST(SchemaGrammar, IsRefusedBeforeItsRulesTakeMuchMemory) {
   std::string schema = R"({"maxProperties":500,"properties":{"p":{})";
   for (int i = 0; i < 1000; ++i) schema += ",\"p" + std::to_string(i) + "\":{}";

@@ -1,4 +1,4 @@
-// Adapters made in a test, of sizes no power of two, tensor by tensor and setting by setting.
+// Makes adapters in a test, with unusual sizes, tensor by tensor and setting by setting.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ struct StoredTensor {
 
 class PeftAdapter : public ::testing::Test {
  protected:
-  // A and B of one module, with values that tell every element apart.
+  // Adds A and B of one module, with different values in all elements.
   void add(int layer, Module module, int rank, DType dtype = DType::f32) {
     const std::string path =
         fmt::format("base_model.model.model.layers.{}.{}.{}", layer,
@@ -88,7 +88,7 @@ class PeftAdapter : public ::testing::Test {
     config[field] = value;
     return message(config);
   }
-  // "0q 1v": which modules of which layers are adapted.
+  // Returns the adapted modules by layer: "0q 1v".
   std::string adapted(const Json& config) {
     const Result<Adapter> adapter = load(config);
     if (!adapter) return adapter.status().message();

@@ -1,4 +1,4 @@
-// What a sound adapter becomes: which modules, which ranks and scales, which digest.
+// Loading of valid adapters: modules, ranks, scales and digest.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -144,7 +144,7 @@ TEST_F(PeftAdapter, GivesEachModuleTheRankAndAlphaOfTheFirstPatternThatMatches) 
           *stable, 2, Module::q,
           tensors_["base_model.model.model.layers.2.self_attn.q_proj.lora_B.weight"].values),
       64.0F / 4);
-  // A part of a name is not a name.
+  // Part of a module's name does not match it.
   config["rank_pattern"] = {{"proj", 2}, {"elf_attn.q_proj", 2}, {"1.self_attn.q_pro", 3}};
   EXPECT_THAT(message(config), HasSubstr("the rank in adapter_config.json"));
 }

@@ -1,4 +1,4 @@
-// Adapter files that are missing, cut off, damaged, or change while they are read.
+// Adapter files are missing, cut off, damaged, or change while they are read.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -25,12 +25,12 @@ TEST_F(PeftAdapter, RefusesPickleAndNothingByName) {
   EXPECT_THAT(load().status().message(), HasSubstr("adapter_model.safetensors"));
   dir_.write("adapter_model.bin", "pickle");
   EXPECT_THAT(load().status().message(), HasSubstr("a pickle, which is never read"));
-  // A pipe instead of a file must not hang.
+  // A pipe in place of a file must not block.
   ASSERT_EQ(::mkfifo((dir_.path() / "adapter_model.safetensors").c_str(), 0600), 0);
   EXPECT_THAT(load().status().message(), HasSubstr("not a regular file"));
 }
 
-// Messages go to clients, who may not know where the server keeps its adapters.
+// Messages go to clients, who must not learn where the server keeps its adapters.
 TEST_F(PeftAdapter, NamesFilesButNotTheirFolder) {
   add_everywhere({Module::q});
   const auto damage = [&](const char* name, std::string_view contents) {
@@ -49,7 +49,7 @@ TEST_F(PeftAdapter, NamesFilesButNotTheirFolder) {
   EXPECT_EQ(damage("adapter_config.json", "{}").code(), StatusCode::invalid_argument);
   EXPECT_EQ(damage("adapter_model.safetensors", "").code(), StatusCode::not_found);
   EXPECT_EQ(damage("adapter_model.safetensors", "short").code(), StatusCode::invalid_argument);
-  // A file that is not what it was taken for is not read out in the message.
+  // The message must not quote a file that is not what it was taken for.
   const Status secret = damage("adapter_config.json", "{root:x:0:0: \"secret\" 1e999}");
   EXPECT_THAT(secret.message(), AllOf(HasSubstr("line 1, column 2"), Not(HasSubstr("root"))));
   EXPECT_THAT(damage("adapter_config.json", "{\"a\": 1e99999}").message(), Not(HasSubstr("99999")));
@@ -78,7 +78,7 @@ TEST_F(PeftAdapter, FollowsLinksWithinItsFolderAndOutOfItOnlyIfAllowed) {
   EXPECT_TRUE(load_with({.anywhere = true, .roots = {}}));
   EXPECT_TRUE(load_with({.anywhere = false, .roots = {fs::canonical(dir_.path())}}));
   EXPECT_FALSE(load_with({.anywhere = false, .roots = {fs::canonical(dir_.path()) / "blo"}}));
-  // Whether something is there is not told.
+  // The message must not reveal whether the target exists.
   fs::remove(dir_.path() / "blobs" / "w");
   EXPECT_EQ(load_with({}).message(), refused.message());
 }
@@ -156,7 +156,7 @@ TEST_F(PeftAdapter, LoadsWholeOrFailsWhileItsFilesComeAndGo) {
   meddler.join();
 }
 
-// Whoever may write beside the folder can put a link in its place at any moment.
+// A process with write access beside the folder can replace it by a link at any moment.
 TEST_F(PeftAdapter, IsReadFromItsOwnFolderWhileLinksOutTakeItsPlace) {
   namespace fs = std::filesystem;
   add_everywhere({Module::q}, 8);

@@ -1,4 +1,4 @@
-// Every kind of adapter that is refused, by its settings or by its tensors.
+// Adapters that are refused, for their settings or for their tensors.
 #include <gmock/gmock.h>
 
 #include <algorithm>

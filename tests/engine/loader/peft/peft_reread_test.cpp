@@ -1,4 +1,4 @@
-// Adapters that are read again, layer by layer.
+// Adapters are read again, layer by layer.
 #include "engine/loader/peft/peft_reader.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 namespace tandem {
 namespace {
 
-// 3 MB: pieces of the digest that begin and end within matrices.
+// 3 MB, so that pieces of the digest begin and end within matrices.
 ModelSpec wide_config() {
   DecoderShape shape;
   shape.hidden_size = 512;
@@ -40,13 +40,13 @@ class PeftReread : public ::testing::Test {
   Adapter load(DType dtype, std::int64_t now_ns) {
     return load_peft_adapter(dir_.path() / "adapter", config_, dtype, nullptr, now_ns).value();
   }
-  // When all files of now are old.
+  // Returns a time at which all present files count as old.
   static std::int64_t much_later() { return unix_now_ns() + 60'000'000'000; }
   FileIdentity identity(const std::string& name) {
     return File::open(dir_.path() / "adapter" / name).value().identity().value();
   }
   bool is_local() { return identity(kWeights).is_local; }
-  // Again and again until the file's times show it, which move in steps.
+  // Repeats the change until the file's times show it, because they have a coarse resolution.
   template <typename Change>
   void change(const std::string& name, Change once) {
     for (const FileIdentity before = identity(name); identity(name) == before;) {
@@ -146,7 +146,7 @@ TEST_F(PeftReread, SaysThatTheFolderIsGone) {
   EXPECT_TRUE(layers_.empty());
 }
 
-// The file is cut off when the first layer has been read. Other threads may have been faster.
+// The file is cut off when the first layer has been read; other threads may be further.
 TEST_F(PeftReread, FailsInTheMiddleWhenTheFileIsCutOff) {
   bool failed = false;
   for (int round = 0; round < 50 && !failed; ++round) {
@@ -217,7 +217,7 @@ TEST_F(PeftReread, FindsOutThatContentHasChangedWhoseTimeOfWritingWasSetBack) {
   EXPECT_EQ(read.source, nullptr);
 }
 
-// One thread: when the first layer is told of, the last has not been read.
+// With one thread, the last layer is unread when the first one is reported.
 TEST_F(PeftReread, FindsOutThatContentHasChangedWhileItWasRead) {
   write(1);
   if (!is_local()) GTEST_SKIP() << "the folder for temporary files is on no local file system";
@@ -245,7 +245,7 @@ TEST_F(PeftReread, HashesWhatItHasReadWhenTheFilesWereTouchedMeanwhile) {
   }
 }
 
-// A change so soon after the reading might leave the same times.
+// A change so soon after the reading might leave the times unchanged.
 TEST_F(PeftReread, DoesNotRelyOnFilesThatWereWrittenJustBefore) {
   write(1);
   const std::int64_t written = std::max(identity(kWeights).ctime_ns, identity(kConfig).ctime_ns);

@@ -183,7 +183,7 @@ TEST_F(Safetensors, RefusesAFileCutOffAtAnyByte) {
   }
 }
 
-// Whatever a header says, what comes through lies within the file and is as long as its shape.
+// Checks that, whatever the header says, every tensor lies within the file and fits its shape.
 void expect_sound(const SafetensorsFile& file) {
   for (const auto& [name, info] : file.header().tensors()) {
     EXPECT_LE(info.begin, info.end);
@@ -208,7 +208,7 @@ TEST_F(Safetensors, SurvivesEveryFlippedBitOfTheHeader) {
       refused += result ? 0 : 1;
     }
   }
-  EXPECT_GT(refused, header_end);  // only names can be changed unnoticed
+  EXPECT_GT(refused, header_end);  // only changed names may remain unnoticed
 }
 
 TEST_F(Safetensors, SurvivesRandomDamage) {

@@ -1,4 +1,4 @@
-// What the headers of a call tell the waiting line, and calls that the line gives up.
+// A call's headers are passed to the waiting line, and calls that the line gives up get an error.
 #include <memory>
 #include <string>
 #include <thread>
@@ -35,7 +35,7 @@ TEST_F(QueueHeadersTest, TellTheDeadlinesAndTheTenantOfARequest) {
   EXPECT_DOUBLE_EQ(asked.tpot_deadline_s, 0.0125);
   EXPECT_EQ(asked.tenant, "team-a");
   EXPECT_EQ(asked.priority, -2);
-  // The server's own, and none.
+  // Without headers the server's own settings apply: a default deadline, or none.
   EXPECT_EQ(post(port, kPath, body).status, 200);
   EXPECT_DOUBLE_EQ(service.run(1)->request.ttft_deadline_s, 3);
   EXPECT_DOUBLE_EQ(service.run(1)->request.tpot_deadline_s, 0.25);

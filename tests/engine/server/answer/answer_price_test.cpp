@@ -1,4 +1,4 @@
-// What an answer may take in memory is asked for before it runs.
+// The memory for an answer is reserved before it runs.
 #include "engine/server/answer/answer_price.h"
 
 #include "tests/engine/server/server_fixture.h"
@@ -11,7 +11,7 @@ using AnswerPrice = ServerTest;
 
 constexpr const char* kPath = "/v1/completions";
 
-// 6 KB that asked for 135 MB and grew the server by 0.85 GB.
+// A request of 6 KB whose answer has 135 MB and made the server grow by 0.85 GB.
 json dear() {
   const json prompt = json::array({std::vector<int>(40, 5), std::vector<int>(40, 5)});
   return {{"prompt", prompt}, {"n", 128}, {"max_tokens", 1}, {"echo", true}, {"logprobs", 20}};
@@ -48,7 +48,7 @@ TEST_F(AnswerPrice, OfAllAtOnceIsBoundedUntilSomeHaveBeenSent) {
   first->finish();
   EXPECT_EQ(one.receive().status, 200);
   service.script = [](FakeRun& run) { run.finish(); };
-  // What it took is given back when its last byte has left, which may be a moment after it came.
+  // The memory is released when the last byte has been sent, maybe a moment after it was received.
   int status = 429;
   for (int i = 0; i < 1000 && status == 429; ++i) status = post(port, kPath, ask).status;
   EXPECT_EQ(status, 200);

@@ -1,5 +1,5 @@
-// The space that an answer's first token begins with, over a tokenizer of Llama 2's kind, whose
-// decoder drops the first space of a text.
+// The space before an answer's first token, with a tokenizer like Llama 2's, whose decoder drops
+// the first space of a text.
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -34,7 +34,7 @@ class FirstSpaceTest : public ::testing::Test {
   }
   static void TearDownTestSuite() { rest.reset(); }
 
-  // Three times "the", whatever the model thinks.
+  // The answer is forced to be "the" three times, whatever the model prefers.
   static json ask(json body, const std::string& path = "/v1/completions") {
     body["max_tokens"] = 3;
     body["allowed_token_ids"] = json::array({the});

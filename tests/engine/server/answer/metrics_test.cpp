@@ -1,4 +1,4 @@
-// /metrics of a real engine, read as Prometheus reads it.
+// Reads /metrics of a real engine as Prometheus does.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,7 +29,7 @@ struct Family {
   std::vector<Series> series;
 };
 
-// The text format, version 0.0.4; what is none fails the test.
+// Parses the text format, version 0.0.4; invalid text fails the test.
 std::map<std::string, Family> parse(const std::string& text) {
   static const std::regex kSeries(R"(([a-zA-Z_:][a-zA-Z0-9_:]*)(\{(.*)\})? (\S+))");
   static const std::regex kLabel(R"re(([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(,|$))re");
@@ -124,7 +124,7 @@ TEST_F(MetricsTest, ArePrometheusText) {
   }
 }
 
-// Those that the Gateway API's pickers and llm-d read.
+// These metrics are read by the Gateway API's pickers and llm-d.
 TEST_F(MetricsTest, TellPickersWhichAdaptersAreThere) {
   (void)EventReader(
       engine.post("/v1/completions", {{"prompt", "import"}, {"stream", true}, {"model", "python"}}))

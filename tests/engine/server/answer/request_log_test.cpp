@@ -10,7 +10,7 @@ namespace {
 
 class RequestLogTest : public ServerTest {
  protected:
-  // What is logged until the server has stopped.
+  // Returns the log lines up to the end of the server.
   std::string logged(const std::function<void()>& calls) {
     start();
     log::set_level(log::Level::info);

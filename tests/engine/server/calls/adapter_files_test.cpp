@@ -1,4 +1,4 @@
-// GET /v1/adapters/{digest}/{file}: what engines send each other.
+// GET /v1/adapters/{digest}/{file}, by which engines send each other adapters.
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -83,7 +83,7 @@ TEST_F(AdapterFilesTest, BreakWhenTheyChangeWhileTheyAreSent) {
   TestClient client(port, 4096);
   client.send(http_request("GET", kWeights));
   EXPECT_EQ(client.receive_head().status, 200);
-  fs::permissions(path, fs::perms::owner_read);  // its ctime is another one now
+  fs::permissions(path, fs::perms::owner_read);  // changes its ctime
   EXPECT_LT(client.rest().size(), contents.size());
 }
 
@@ -99,7 +99,7 @@ TEST_F(AdapterFilesTest, AreSentToAFewAtATime) {
   EXPECT_EQ(refused.status, 503);
   EXPECT_EQ(refused.error("code"), "overloaded");
   EXPECT_EQ(refused.headers.count("retry-after"), 1U);
-  clients.pop_back();  // the server sees that it has gone a moment later
+  clients.pop_back();  // the server notices the disconnection a moment later
   int status = 503;
   for (int attempt = 0; attempt < 20000 && status == 503; ++attempt) {
     TestClient next(port, 4096);

@@ -1,4 +1,4 @@
-// Chats with adapters that bring a chat template of their own, over a real engine.
+// Chats with adapters that have their own chat template, over a real engine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 class AdapterTemplatesTest : public ::testing::Test {
  protected:
-  // A copy of an adapter, with this file beside its weights.
+  // Copies an adapter and adds this file beside its weights.
   std::string folder_with(const std::string& file, const std::string& text) {
     const fs::path folder = dir_.path() / std::to_string(++folders_);
     fs::copy("data/demo-llama/adapters/python", folder);
@@ -28,7 +28,7 @@ class AdapterTemplatesTest : public ::testing::Test {
   Status load(const std::string& folder) {
     return rest_.engine->engine->load_adapter("own", folder, true, false);
   }
-  // The prompt of a chat, or the error.
+  // Returns the prompt of a chat, or the error.
   std::string prompt(const std::string& model, const json& more = json::object()) {
     json body{{"model", model}, {"messages", {{{"role", "user"}, {"content", "hi"}}}}};
     body.update(more);

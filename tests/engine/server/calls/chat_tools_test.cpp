@@ -1,4 +1,4 @@
-// Calls of tools in chat answers, whole and streamed.
+// Tool calls in chat answers, whole and streamed.
 #include <gtest/gtest.h>
 
 #include "tests/engine/server/server_fixture.h"
@@ -27,7 +27,7 @@ class ChatToolsTest : public ServerTest {
     body.update(fields);
     return body;
   }
-  // The answer, in pieces of three bytes.
+  // Sets the answer, sent in pieces of three bytes.
   void answer(const std::string& said, FinishReason reason = FinishReason::stop) {
     service.script = [said, reason](FakeRun& run) {
       for (std::int32_t n = 0; n < run.request.n; ++n) {
@@ -207,7 +207,7 @@ TEST_F(ChatToolsTest, AreEnforcedByAGrammar) {
   EXPECT_EQ(required.kind, TextConstraint::Kind::structural_tag);
   EXPECT_EQ(json::parse(required.text)["format"]["tags"].size(), 2U);
   const json named{{"type", "function"}, {"function", {{"name", "g"}}}};
-  // As OpenAI has it: the answer ends because the call does.
+  // As with OpenAI, the answer ends because the call ends.
   EXPECT_EQ(choice({{"tool_choice", named}})["finish_reason"], "stop");
   const json format = json::parse(service.run(1)->request.constraint.text)["format"];
   ASSERT_EQ(format["tags"].size(), 1U);

@@ -11,7 +11,7 @@ using nlohmann::json;
 
 constexpr const char* kPath = "/v1/completions";
 
-// Shorter than anything takes: whatever the machine does, it is missed.
+// Shorter than any answer takes, so it is missed on every machine.
 const std::map<std::string, std::string> kHopeless{{"x-slo-ttft-ms", "0.000001"}};
 const std::map<std::string, std::string> kGenerous{{"x-slo-ttft-ms", "600000"}};
 
@@ -37,7 +37,7 @@ std::string retry_after(const HttpResponse& response) {
   return {};
 }
 
-// The text of each choice.
+// Returns the text of each choice.
 std::vector<std::string> texts(EventReader& reader) {
   std::vector<std::string> all(2);
   for (const std::string& event : reader.rest()) {
@@ -86,7 +86,7 @@ TEST(Deadlines, ChangeNothingForARequestThatMeetsThem) {
   EXPECT_EQ(texts(bound)[0].size(), 4U);
 }
 
-// Its client has the first token already.
+// The client has its first token already, so the deadline no longer applies.
 TEST(Deadlines, AreNotOfAStreamThatGoesOnFromAnotherEngine) {
   RestEngine engine;
   const json said{{"tokens", {7, 8}}, {"finish", nullptr}, {"events", 1}};

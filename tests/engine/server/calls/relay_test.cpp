@@ -1,5 +1,5 @@
-// Streams that are cut anywhere and continued by another engine: what both say together is what one
-// would have said.
+// A stream is cut anywhere and continued by another engine: together they say what one engine would
+// have said.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ struct Asked {
   json body;
 };
 
-// What a router remembers of a stream, and what it passes on.
+// Plays the router: what it remembers of a stream, and what it passes on.
 class Relayed {
  public:
   Relayed(Asked asked, std::uint64_t seed, std::size_t num_choices)
@@ -90,13 +90,13 @@ class Relayed {
     EXPECT_EQ(chunk["created"], 1763800000);
     if (chunk["choices"].empty()) {
       usage_ = chunk["usage"];
-      usage_.erase("prompt_tokens_details");  // what an engine had cached is its own
+      usage_.erase("prompt_tokens_details");  // depends on the engine's cache
       return;
     }
     json& choice = chunk["choices"][0];
     const auto index = choice["index"].get<std::size_t>();
     if (choice.contains("delta") && choice["delta"].contains("tool_calls")) {
-      choice["delta"]["tool_calls"][0].erase("id");  // drawn
+      choice["delta"]["tool_calls"][0].erase("id");  // random
     }
     ++events_.at(index);
     said_.resize(sent_.size());
@@ -107,13 +107,14 @@ class Relayed {
   std::uint64_t seed_;
   std::vector<json> sent_;
   std::vector<std::size_t> events_;
-  std::vector<std::vector<json>> said_;  // chunks of each choice
+  std::vector<std::vector<json>> said_;  // chunks by choice
   json usage_;
   std::size_t num_said_ = 0;
   bool done_ = false;
 };
 
-// Equal but for the last digits of log probabilities: products of other shapes round otherwise.
+// Compares all but the last digits of log-probabilities, because products of other shapes round
+// differently.
 bool alike(const json& a, const json& b) {
   if (a.is_number_float() && b.is_number_float()) {
     return std::abs(a.get<double>() - b.get<double>()) < 2e-3;
@@ -144,7 +145,7 @@ class RelayTest : public ::testing::Test {
     static RestEngine engines[2];
     return engines[i % 2];
   }
-  // Passes `events` of them on, or all.
+  // Passes on `events` events, or all.
   static void follow(RestEngine& engine, Relayed& relayed, std::size_t events) {
     EventReader reader(engine.post("/v1/relay", relayed.body()));
     ASSERT_EQ(reader.status(), 200) << relayed.asked().name << ": " << reader.body();
@@ -264,7 +265,7 @@ TEST_F(RelayTest, SaysWhatOneEngineWouldHaveSaidWhereverItIsCut) {
     follow(engine(0), whole, kAll);
     ASSERT_TRUE(whole.done()) << asked.name;
     const std::size_t events = whole.num_said();
-    // At both ends, and at some places between; then once more.
+    // Cuts at both ends and at some places in between, then once more.
     std::vector<std::size_t> cuts{1, events - 1, events};
     for (int i = 0; i < 2; ++i) cuts.push_back(random() % events);
     if (sanitized()) cuts.erase(cuts.begin(), cuts.end() - 1);
@@ -280,7 +281,7 @@ TEST_F(RelayTest, SaysWhatOneEngineWouldHaveSaidWhereverItIsCut) {
   }
 }
 
-// The data of a stream that a router passes on is the data of a direct one.
+// A router passes on the same data as a direct stream has.
 TEST_F(RelayTest, SaysNothingElseToTheClientThanADirectCall) {
   const Asked asked{"", "/v1/completions", completion({{"seed", 5}, {"temperature", 1}})};
   const auto choices_of = [](const std::vector<std::string>& events) {
@@ -348,7 +349,7 @@ TEST_F(RelayTest, RefusesAWrapperThatIsNone) {
   EXPECT_TRUE(contains(refused({{"request", whole}, {"sent", json::array({five})}}), "stream"));
 }
 
-// A stop token in the middle, and a text that the grammar does not know.
+// A stream names its weights, and an engine with other weights refuses to continue it.
 TEST_F(RelayTest, TellsTheWeightsAndGoesOnWithThoseAlone) {
   const json request = completion({{"model", "python"}, {"seed", 3}});
   json body{

@@ -1,4 +1,4 @@
-// What an engine tells routers, and how it is drained.
+// The statistics that an engine sends to routers, and how it is drained.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,7 +19,7 @@ json data_of(const std::string& event) {
   return at == std::string::npos ? json() : json::parse(event.substr(at + 6));
 }
 
-// The first event for which this holds, of those that come within a minute.
+// Returns the first event for which `holds` is true, among those within a minute.
 json until(EventReader& reader, const std::function<bool(const json&)>& holds) {
   for (int i = 0; i < 3000; ++i) {
     const json event = data_of(reader.next());
@@ -95,7 +95,7 @@ TEST(Stats, TellAWatcherWhatChanges) {
   const json idle =
       until(watch, [](const json& event) { return event["running"]["requests"] == 0; });
   EXPECT_NE(idle["costs"], first["costs"]) << "nothing was learnt of the steps";
-  // A watcher that comes later is told all of it.
+  // A later watcher gets the full state.
   const json late = data_of(EventReader(engine.get("/v1/stats", "watch=1")).next());
   EXPECT_EQ(late["adapters"].size(), 3U);
   EXPECT_EQ(late["removed"], json::array());

@@ -1,4 +1,4 @@
-// bad_words in the tokens of real tokenizers.
+// Checks bad_words with the tokens of real tokenizers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ class BadWords : public ::testing::Test {
     tokenizer_ = Tokenizer::parse(std::string{std::istreambuf_iterator<char>(file), {}}).value();
     codec_ = make_text_codec(*tokenizer_, nullptr);
   }
-  // Each form's tokens as the vocabulary spells them, put together.
+  // Returns each form's tokens as the vocabulary spells them, joined.
   std::vector<std::string> banned(const std::string& word) {
     CompletionCall call;
     std::vector<GenerationRequest> requests;

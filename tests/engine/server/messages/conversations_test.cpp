@@ -1,4 +1,4 @@
-// From a chat request's bytes to its prompt.
+// The way from a chat request's bytes to its prompt.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ class ConversationTest : public testing::Test {
     codec_ = make_text_codec(*tokenizer_, templates_.get());
   }
 
-  // The prompt, or "400 field: message".
+  // Returns the prompt, or "400 field: message".
   std::string prompt(const std::string& bytes, bool trusts = false) {
     CompletionCall call;
     auto error = parse_bytes(bytes, call, trusts);
@@ -59,7 +59,7 @@ class ConversationTest : public testing::Test {
   std::unique_ptr<TextCodec> codec_;
 };
 
-// data/chat/make_requests.py rendered these with transformers.
+// The expected texts were rendered with transformers by data/chat/make_requests.py.
 TEST_F(ConversationTest, IsRenderedAsTransformersDoes) {
   std::ifstream file("data/chat/requests.json");
   const json golden = json::parse(file);
@@ -178,7 +178,7 @@ TEST_F(ConversationTest, MakesTokensOfWhatAMessageHasWrittenOutUnlessTheyShallBe
   const auto text = ids(SpecialTokensInContent::text);
   EXPECT_EQ(count(text, "<|user|>"), 1);
   EXPECT_EQ(count(text, "<|end|>"), 1);
-  // The same text, to the letter.
+  // The text must be exactly the same.
   EXPECT_EQ(tokenizer_->decode(text, false), tokenizer_->decode(tokens, false));
 }
 

@@ -47,7 +47,7 @@ TEST(OrderedJson, PassesOverMembersThatAreNotNamed) {
             R"({"too":{"x":1,"b":[]},"wanted":[{"wanted":3}]})");
 }
 
-// Of 50,000 members: a search for each among those before it would take seconds.
+// 50,000 members: searching each among the earlier ones would take seconds.
 TEST(OrderedJson, ReadsManyMembersInLinearTime) {
   std::string text = "{";
   for (int i = 0; i < 50'000; ++i) text += '"' + std::to_string(i) + "\":0,";
@@ -57,7 +57,7 @@ TEST(OrderedJson, ReadsManyMembersInLinearTime) {
   EXPECT_EQ(parsed->size(), 50'000U);
 }
 
-// Property: the same values as nlohmann's own parser, whatever the text.
+// Property: any text gives the same values as with nlohmann's own parser.
 TEST(OrderedJson, ReadsWhatTheOtherParserReads) {
   const std::uint64_t seed = test_seed();
   SCOPED_TRACE(seed);

@@ -1,4 +1,4 @@
-// Conversations that hold more than their template knows.
+// Conversations with content that their template does not know.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using testing::HasSubstr;
 
-// The prompt, or "400: why not".
+// Returns the prompt, or "400: reason".
 std::string prompt(const std::string& source, const std::string& messages, bool continues = false) {
   const auto chat = ChatTemplate::parse(source, Json::object());
   if (!chat) return chat.status().message();
@@ -37,7 +37,7 @@ TEST(RepairedConversations, HaveAnEmptyContentBesideToolCallsWhereTheTemplateWan
         R"("tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}])";
     EXPECT_EQ(prompt(kConcatenates, messages), "<user>x<assistant>") << content;
   }
-  // One that looks whether there is a content sees that there is none.
+  // A template that checks whether there is content finds none.
   EXPECT_EQ(prompt("{% for m in messages %}{{ m.content is defined }}{% endfor %}",
                    R"([{"role": "assistant", "content": null, "tool_calls": []}])"),
             "False");

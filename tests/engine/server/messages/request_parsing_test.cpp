@@ -105,8 +105,8 @@ TEST(RequestParsing, WarnsOfAnUnknownFieldOnceAndOnOneLine) {
   EXPECT_NE(told.find("never\\nheard"), std::string::npos) << told;
 }
 
-// Property: whatever the bytes, parsing ends with an object or an error, and what is accepted is
-// UTF-8 that dumps again.
+// Property: parsing any bytes ends with an object or an error, and an accepted body is UTF-8 that
+// can be dumped again.
 TEST(JsonBody, SurvivesMutatedBodies) {
   log::set_level(log::Level::off);
   const std::uint64_t seed = test_seed();

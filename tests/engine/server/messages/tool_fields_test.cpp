@@ -158,7 +158,7 @@ TEST(TruncatePromptTokens, NamesItsFaults) {
     EXPECT_EQ(error->param, "truncate_prompt_tokens");
   }
   EXPECT_THAT(error->message, HasSubstr("context is 32 tokens"));
-  // All of the context is left no room for an answer.
+  // A prompt cut to the whole context leaves no room for an answer.
   truncated({{"prompt", std::string(99, 'p')}, {"truncate_prompt_tokens", 32}}, false, &error);
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->code, "context_length_exceeded");

@@ -27,7 +27,7 @@ Json built(const ToolUse& use, ToolFormat format) {
   return root["format"];
 }
 
-// A text that the constraint leaves: each tag once, with arguments that fit.
+// Makes a text that the constraint allows: each tag once, with valid arguments.
 std::string text_of(const Json& format) {
   if (format["type"] == "tag") {
     const Json& content = format["content"];

@@ -215,7 +215,7 @@ const Case kCases[] = {
 INSTANTIATE_TEST_SUITE_P(Of, ToolTexts, testing::ValuesIn(kCases),
                          [](const auto& each) { return std::string(each.param.name); });
 
-// Texts out of pieces of formats, so that most nearly are calls.
+// Joins pieces of the formats at random, so that most texts are nearly calls.
 std::string random_text(std::mt19937_64& random) {
   static const std::vector<std::string> kPieces = {"<tool_call>",
                                                    "</tool_call>",
@@ -267,7 +267,7 @@ TEST(ToolParserTexts, SayTheSameInWhateverPiecesTheyCome) {
   std::mt19937_64 random(test_seed());
   for (int i = 0; i < 1500; ++i) {
     const std::string text = random_text(random);
-    // Whatever follows it, this is a call.
+    // This is a call, whatever text follows.
     const std::string call = R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)" + text;
     const ParsedAnswer called = parse(kHermes, {call});
     ASSERT_FALSE(called.calls.empty()) << call;
@@ -283,7 +283,7 @@ TEST(ToolParserTexts, LoseNothingWithoutACall) {
   std::mt19937_64 random(test_seed());
   for (int i = 0; i < 1500; ++i) {
     const std::string text = random_text(random);
-    std::string none = text;  // no call is without an object
+    std::string none = text;  // a call needs an object
     std::erase(none, '{');
     for (const ToolFormat format : {ToolFormat::llama3, ToolFormat::hermes, ToolFormat::mistral}) {
       ASSERT_EQ(parse({format, false, {}}, {none}), (ParsedAnswer{none, {}})) << name_of(format);

@@ -1,4 +1,4 @@
-// What a parser makes of a text, and how it looks.
+// Helpers that parse a text for tool calls and print the result.
 #pragma once
 
 #include <ostream>
@@ -28,7 +28,7 @@ inline std::ostream& operator<<(std::ostream& out, const ParsedAnswer& answer) {
   return out;
 }
 
-// As a client puts deltas together; a delta that breaks the rules is an answer of its own.
+// Joins deltas as a client does; a delta out of order is marked in the content.
 inline void add(const ParsedDelta& delta, ParsedAnswer& answer) {
   answer.content += delta.content;
   for (const ToolCallDelta& call : delta.calls) {
@@ -43,7 +43,7 @@ inline void add(const ParsedDelta& delta, ParsedAnswer& answer) {
   }
 }
 
-// `pieces`: the text, cut.
+// `pieces`: the text, cut into pieces.
 inline ParsedAnswer parse(const ToolParserOptions& options,
                           const std::vector<std::string>& pieces) {
   const auto parser = make_tool_parser(options);

@@ -1,4 +1,4 @@
-// Whatever a template does, it is paid for: work ends at the budget, and memory is given back.
+// Whatever a template does is charged: work ends at the budget, and memory is released.
 #include "engine/tokenizer/jinja/values/budget.h"
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ using testing::HasSubstr;
 constexpr Budget::Limits kLimits{.work_units = 32'000'000, .held_bytes = 8U << 20};
 
 struct Outcome {
-  std::string text;  // or what went wrong
+  std::string text;  // the output, or the error message
   bool failed = false;
   std::uint64_t spent = 0;
   std::uint64_t held_after = 0;
@@ -47,19 +47,19 @@ Outcome run(const std::string& source, const Budget::Limits& limits = kLimits,
     }
     outcome.spent = budget.spent();
     outcome.held_after = budget.held();
-  } catch (const Error& e) {  // of the parser
+  } catch (const Error& e) {  // thrown by the parser
     outcome.text = e.what();
     outcome.failed = true;
   }
   return outcome;
 }
 
-// The charge that goes over the limit is for no more than what is held; nothing is done for it.
+// The charge that exceeds the limit is for at most the held bytes, and no work is done for it.
 std::uint64_t most(const Budget::Limits& limits) {
   return limits.work_units + 2 * limits.held_bytes + kStepUnits;
 }
 
-// d: a list that shares its halves, 2^40 values if all are visited. t: 2^18 letters. l: long.
+// d: a list that shares its halves, with 2^40 values if all are visited. t: 2^18 letters. l: long.
 const std::string kPrelude =
     "{% set ns = namespace(x=[], y={'a': 1}, t='aaaaaaaa') %}"
     "{% for i in range(40) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}"
@@ -73,7 +73,7 @@ std::string forever(const std::string& body) {
 
 TEST(TemplateBudget, EndsEveryConstructThatMultipliesWork) {
   const std::string constructs[] = {
-      // all of a shared value
+      // visits of all parts of a shared value
       "{{ d }}",
       "{{ m }}",
       "{{ d | string }}",
@@ -120,7 +120,7 @@ TEST(TemplateBudget, EndsEveryConstructThatMultipliesWork) {
       "{% set x %}{{ d }}{% endset %}",
       "{% filter upper %}{{ d }}{% endfilter %}",
       "{% macro f(a) %}{{ a }}{% endmacro %}{{ f(d) }}",
-      // text that grows
+      // growing text
       "{{ 'x' * 100000000000 }}",
       "{{ [0] * 100000000000 }}",
       "{{ (1, 2) * 10000000 }}",
@@ -140,7 +140,7 @@ TEST(TemplateBudget, EndsEveryConstructThatMultipliesWork) {
       "{{ l | join(t) }}",
       "{{ t.replace('', t) }}",
       "{{ strftime_now('%c' * 1000000) }}",
-      // work that makes little
+      // work with little output
       forever(""),
       forever("{% if t == t ~ 'b' %}{% endif %}"),
       forever("{% if t < t ~ 'b' %}{% endif %}"),
@@ -187,14 +187,14 @@ TEST(TemplateBudget, EndsEveryConstructThatMultipliesWork) {
       forever("{% set x = namespace(m) %}"),
       forever("{% set x = {t: 1}[t] %}"),
       forever("{% set x = t in {t: 1} %}"),
-      // searches that standard libraries do in the product of the lengths
+      // searches that standard libraries do in time proportional to the product of the lengths
       "{% set p = t[:131072] ~ 'b' %}" + forever("{% set x = p in t %}"),
       "{% set p = 'b' ~ t[:131072] %}" + forever("{% set x = t.rfind(p) %}"),
       "{% set p = 'b' ~ t[:131072] %}" + forever("{% set x = t.rsplit(p) %}"),
       "{% set p = t[:131072] ~ 'b' %}" + forever("{% set x = t.replace(p, '') %}"),
       "{{ t.strip(t[:131072] ~ 'b') }}{{ ('b' ~ t).strip(t ~ 'b') }}" +
           forever("{{ t.strip('xa') }}"),
-      // depth
+      // deep nesting
       "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
       "{% for i in l %}{% set ns.x = [ns.x] %}{% endfor %}",
       "{% for i in l %}{% set ns.x = {'a': ns.x} %}{% endfor %}",
@@ -273,7 +273,7 @@ TEST(TemplateBudget, ReturnsWhatCyclesHold) {
   }
 }
 
-// Templates made of the grammar at random: whatever they do, the budget ends it.
+// Generates random templates from the grammar: the budget ends them all.
 class RandomTemplate {
  public:
   explicit RandomTemplate(std::uint64_t seed) : random_(seed) {}

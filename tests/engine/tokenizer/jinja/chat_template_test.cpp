@@ -54,7 +54,7 @@ TEST(ChatTemplate, RendersTheDemoModelsConversations) {
   }
 }
 
-// data/chat/make.py rendered these with Jinja itself.
+// The expected texts were rendered with Jinja itself by data/chat/make.py.
 TEST(ChatTemplate, RendersWhatJinjaRenders) {
   const Json golden = read_json("data/chat/cases.json");
   ASSERT_GT(golden.at("cases").size(), 400U);

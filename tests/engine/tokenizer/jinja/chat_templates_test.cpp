@@ -22,7 +22,7 @@ ChatTemplates::ReadFile reader(const Files& files) {
   };
 }
 
-// What the folder's template prints of a chat, or why it does not.
+// Renders a chat with the folder's template; returns the text or the error.
 std::string prompt(const Files& files, bool with_tools = false,
                    const Json& tokens = Json::object()) {
   const auto all = ChatTemplates::load(reader(files), tokens);

@@ -55,7 +55,7 @@ TEST_F(ClusterTest, CountsWhatItSentUntilAReportMustKnowOfIt) {
   const EngineView& view = cluster_.view(EngineIndex(0));
   EXPECT_EQ(view.waiting.requests, 1);
   EXPECT_EQ(view.kv_free_tokens, 980);
-  ASSERT_TRUE(report(0, report_of("a"), false));  // too soon to know
+  ASSERT_TRUE(report(0, report_of("a"), false));  // too early to include the request
   EXPECT_EQ(view.waiting.requests, 1);
   now_ += kLater;
   ASSERT_TRUE(report(0, report_of("a"), false));
@@ -74,7 +74,7 @@ TEST_F(ClusterTest, TakesBackWhatEndedBeforeItWasReported) {
 
 TEST_F(ClusterTest, SendsAnAdaptersRequestsToEnginesThatHaveIt) {
   ASSERT_TRUE(report(0, report_of("a")));
-  EXPECT_EQ(choose("x"), kNobody);  // the other engine may have it: it is not known yet
+  EXPECT_EQ(choose("x"), kNobody);  // the other engine has not reported yet and may have it
   ASSERT_TRUE(report(1, report_of("b", {{.name = "x", .rank = 16, .bytes = 9}})));
   EXPECT_EQ(choose("x"), 1);
   EXPECT_EQ(choose("y"), kUnknown);
@@ -167,9 +167,9 @@ TEST(ClusterPrefixes, DrawPromptsToWhereTheyWereSentUntilTheEngineBeginsAnew) {
   };
   EXPECT_EQ(chosen(10), 0);
   EXPECT_EQ(send(2, 10), 800);
-  EXPECT_EQ(chosen(10), 2);  // though it is the one that has something to do
+  EXPECT_EQ(chosen(10), 2);  // although it is the one with work
   EXPECT_EQ(chosen(20), 0);
-  EXPECT_EQ(send(2, 10), 100);  // the rest of it
+  EXPECT_EQ(send(2, 10), 100);  // only the part that is not cached
   ASSERT_TRUE(report(2, "2", 1));
   EXPECT_EQ(chosen(10), 2);
   ASSERT_TRUE(report(2, "started anew", 1));

@@ -1,4 +1,4 @@
-// A stream goes on with the weights that it began with, or not at all.
+// A stream continues with the weights that it began with, or not at all.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -15,7 +15,7 @@ class ClusterWeights : public ::testing::Test {
   ClusterWeights() : cluster_(make_policy("most_idle", {}).value()) {
     for (int i = 0; i < 2; ++i) cluster_.add({"h", i + 1});
   }
-  // `digest` of its adapter x; empty: it has none.
+  // `digest`: that of its adapter x; empty: it has none.
   void report(int engine, const std::string& base, const std::string& digest,
               bool draining = false) {
     EngineReport report;
@@ -63,7 +63,7 @@ TEST_F(ClusterWeights, MayComeBackWithAnEngineThatWasSetAside) {
   cluster_.set_aside(EngineIndex(0), "it is silent");
   EXPECT_EQ(choose("x", {"b1", "d1"}).kind, Choice::Kind::nobody);
   EXPECT_TRUE(cluster_.has_others_only(wanted("x", {"b1", "d1"})));
-  report(0, "b1", "d2");  // started anew with the other content
+  report(0, "b1", "d2");  // restarted with the other content
   EXPECT_EQ(choose("x", {"b1", "d1"}).kind, Choice::Kind::changed);
 }
 

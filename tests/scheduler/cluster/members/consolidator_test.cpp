@@ -10,7 +10,7 @@ namespace {
 
 using std::chrono::seconds;
 
-// Three engines of ten places; what runs there is this router's.
+// Three engines with ten places each; all their requests come from this router.
 class ConsolidatorTest : public ::testing::Test {
  protected:
   ConsolidatorTest() : cluster_(make_policy("most_idle", {}).value()) {
@@ -20,7 +20,7 @@ class ConsolidatorTest : public ::testing::Test {
       say(i, 0);
     }
   }
-  // `running` requests at the engine, and adapters that it has besides those it has told of.
+  // Reports `running` requests at the engine, and the adapters that it has.
   void say(int engine, int running, std::vector<AdapterReport> adapters = {}, bool accepts = true) {
     EngineReport report;
     report.id = "e" + std::to_string(engine);
@@ -47,7 +47,7 @@ class ConsolidatorTest : public ::testing::Test {
         },
         now_);
   }
-  // Which engine rests when the load stays as it is for `after`; -1: none.
+  // Returns the engine that rests after the load has been the same for `after`; -1: none.
   int rests_at_last() {
     EXPECT_FALSE(look().rests.valid());
     now_ += options_.after;
@@ -60,7 +60,7 @@ class ConsolidatorTest : public ::testing::Test {
   TimePoint now_ = TimePoint() + std::chrono::hours(1);
   MovableStream stream_{{.model = "base", .prompt_tokens = 10, .expected_tokens = 10}, 1, true};
   int running_[3] = {};
-  std::string base_ = "base";  // of what say() tells
+  std::string base_ = "base";  // reported by say()
   std::int64_t context_ = 4096;
 };
 
@@ -89,7 +89,7 @@ TEST_F(ConsolidatorTest, LeavesTheLastEngineAndRoomToGrow) {
   EXPECT_EQ(consolidator_.num_resting(), 2);
   consolidator_.wake(EngineIndex(0));
   EXPECT_EQ(consolidator_.num_resting(), 1);
-  // Both would be on one engine, which would be more than lightly loaded then.
+  // The streams of both would be on one engine, which would exceed the bound for a light load.
   say(0, 2);
   say(2, 3);
   EXPECT_EQ(rests_at_last(), -1);
@@ -110,7 +110,7 @@ TEST_F(ConsolidatorTest, WakesAnEngineAtOnceWhenTheOthersHaveNoRoom) {
   EXPECT_EQ(consolidator_.in_use(3), nullptr) << "none of them is lightly loaded";
 }
 
-// Load that comes and goes faster than `after` moves nothing.
+// Load that changes faster than `after` moves nothing.
 TEST_F(ConsolidatorTest, MovesNothingToAndFro) {
   for (int i = 0; i < 20; ++i) {
     say(0, i % 2 == 0 ? 1 : 6);
@@ -138,7 +138,7 @@ TEST_F(ConsolidatorTest, CountsAColdStartAndAvoidsIt) {
     one.tier = tier;
     return std::vector<AdapterReport>{one};
   };
-  // Half a second of cold start at the engine that has more to do.
+  // The engine with more to do would need a cold start of half a second.
   say(0, 2, at(AdapterTier::host));
   cluster_.set_aside(EngineIndex(2), "late");
   say(1, 1, at(AdapterTier::resident));
@@ -162,11 +162,11 @@ TEST_F(ConsolidatorTest, CountsAColdStartAndAvoidsIt) {
   ASSERT_EQ(found.moves.size(), 2U);
   EXPECT_EQ(found.moves[0].to, EngineIndex(1));
   EXPECT_FALSE(found.moves[0].cost.cold);
-  // With patience enough the one with less to do is freed, cold or not.
+  // With a longer allowed pause the engine with less to do is freed, despite the cold start.
   EXPECT_EQ(rests_at_last(), 1);
 }
 
-// Its client may have named no model.
+// The client may have named no model.
 TEST_F(ConsolidatorTest, MovesNothingToAnotherBaseOrAShorterContext) {
   stream_.wanted.model.clear();
   say(2, 0, {}, false);

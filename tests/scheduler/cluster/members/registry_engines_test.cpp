@@ -46,7 +46,7 @@ AdapterEntry adapter(const std::string& name, std::int64_t rank, char digest) {
   return entry;
 }
 
-// A store that can be cut off, as etcd behind a wall.
+// A store that can be cut off, like an etcd behind a failing network.
 class FencedStore final : public RegistryStore {
  public:
   FencedStore(std::unique_ptr<RegistryStore> inner, const std::atomic<bool>& cut,
@@ -107,7 +107,7 @@ class RegistryEnginesTest : public ::testing::Test {
       changed_.notify_all();
     });
   }
-  // Until it holds; looked at after each news.
+  // Waits until it holds; checked after each change.
   bool comes_true(const std::function<bool()>& what) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, seconds(20), what);
@@ -169,7 +169,7 @@ TEST_F(RegistryEnginesTest, StayAsTheyWereWhileTheRegistryIsAway) {
   watch();
   ASSERT_TRUE(told({"http://h:1"}));
   cut_ = true;
-  // The clock of the host jumps, too: all leases lapse, and nobody can tell.
+  // The host's clock jumps, too: all leases lapse without a notification.
   clock_.advance(seconds(100'000));
   ASSERT_TRUE(registry->register_engine(engine("b", "http://h:2"), seconds(10)).ok());
   wait_for_refusals(2);
@@ -205,10 +205,10 @@ TEST_F(RegistryEnginesTest, AreToldByNumberAndLaterWhereANameHasNoneYet) {
   ASSERT_TRUE(registry->register_engine(engine("c", "http://late:2"), seconds(60)).ok());
   watch();
   EXPECT_TRUE(told({"http://10.0.0.1:1"}));
-  known = true;  // and nothing is new in the registry
+  known = true;  // and the registry has not changed
   EXPECT_TRUE(told({"http://10.0.0.1:1", "http://10.0.0.1:2"}));
   EXPECT_GT(failures, 0);
-  source_.reset();  // it calls what is on this stack
+  source_.reset();  // it calls functions on this stack
 }
 
 TEST_F(RegistryEnginesTest, BringTheNewestVersionsOfTheRegistrysAdapters) {

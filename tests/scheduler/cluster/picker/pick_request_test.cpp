@@ -32,7 +32,7 @@ TEST(PickRequest, NamesTheModelTheLengthsAndTheDeadlines) {
   EXPECT_EQ(wanted.prompt_tokens, static_cast<std::int64_t>(request.body.size()) / 4 + 1);
   EXPECT_EQ(wanted.expected_tokens, 7);
   EXPECT_EQ(wanted.slo_ttft_s, 0.25);
-  EXPECT_TRUE(wanted.prompt.empty());  // too short to be worth a hash
+  EXPECT_TRUE(wanted.prompt.empty());  // too short for a hash to be useful
   request = completion(fmt::format(R"({{"prompt":"{:x>300}"}})", ""));
   EXPECT_EQ(status_of(request, wanted), 0);
   EXPECT_EQ(wanted.prompt.size(), 2U);

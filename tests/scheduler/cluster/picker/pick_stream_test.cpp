@@ -74,7 +74,7 @@ TEST(PickStream, AnswersABufferedBodyWithTheEndpoints) {
   {
     Talk talk(desk, BodyMode::buffered);
     EXPECT_EQ(talk.say(Phase::request_headers), Next::go_on);
-    ASSERT_EQ(talk.replies.size(), 1U);  // Envoy waits for it
+    ASSERT_EQ(talk.replies.size(), 1U);  // Envoy waits for the reply
     EXPECT_EQ(talk.replies[0].endpoints, "");
     EXPECT_EQ(talk.say(Phase::request_body, "{}", true), Next::go_on);
     ASSERT_EQ(talk.replies.size(), 1U);
@@ -137,7 +137,7 @@ TEST(PickStream, ChoosesAtTheHeadersWhereNoBodyComes) {
   Talk none(desk, BodyMode::none);
   EXPECT_EQ(none.say(Phase::request_headers, {}, true), Next::go_on);
   EXPECT_EQ(none.replies[0].endpoints, "10.0.0.1:1,10.0.0.1:2");
-  Talk unseen(desk, BodyMode::none);  // there is one, and it is not shown
+  Talk unseen(desk, BodyMode::none);  // there is a body, but it is not sent
   EXPECT_EQ(unseen.say(Phase::request_headers), Next::end);
 }
 
@@ -213,7 +213,7 @@ TEST(PickStream, KnowsWhetherTheAnswerIsWholeWhenItsHeadersCome) {
   }
 }
 
-// Whatever comes, each request is decided once at most, and each decision comes to its end.
+// In any order of messages, each request is decided at most once, and each decision ends.
 TEST(PickStream, SurvivesAnyOrderOfMessages) {
   std::mt19937_64 random(test_seed());
   for (int i = 0; i < 2000; ++i) {

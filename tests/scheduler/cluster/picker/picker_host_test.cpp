@@ -14,7 +14,7 @@
 namespace tandem {
 namespace {
 
-// A source whose news are the test's.
+// A source whose changes the test sends.
 class ToldSource final : public EngineSource {
  public:
   void watch(Changed changed) override { changed_ = std::move(changed); }
@@ -145,7 +145,7 @@ TEST_F(PickerHostTest, FollowsEnginesThatComeAndGoAndWhatTheyCanLoad) {
   EXPECT_EQ(ask("law").refused->status, 404);
   source.offer({{"law", 8, 1000}});
   EXPECT_TRUE(eventually([&] { return ask("law").endpoints == endpoint(first); }));
-  // Whoever is listed no more stays for as long as it is heard.
+  // An engine that is no longer listed stays as long as it reports.
   source.tell({&second});
   EXPECT_TRUE(all_up(2));
   EXPECT_TRUE(eventually([&] { return !ask("base").refused; }));
@@ -160,7 +160,7 @@ TEST_F(PickerHostTest, FollowsEnginesThatComeAndGoAndWhatTheyCanLoad) {
   EXPECT_TRUE(eventually([&] { return ask("law").refused.has_value(); }));
 }
 
-// Under the thread sanitizer: decisions, ends and reports of several threads at once.
+// For the thread sanitizer: several threads decide, end requests and report at once.
 TEST_F(PickerHostTest, DecidesForManyAtOnce) {
   StubEngine first("one");
   StubEngine second("two");
@@ -180,7 +180,7 @@ TEST_F(PickerHostTest, DecidesForManyAtOnce) {
     });
   }
   for (std::thread& asker : askers) asker.join();
-  // Where both were doubted at once there was nobody; the next reports end that.
+  // If both engines were doubted, a request is refused; their next reports end that.
   EXPECT_TRUE(eventually([&] { return !ask("base").refused; }));
   host_->stop();
 }

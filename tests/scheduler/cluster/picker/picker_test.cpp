@@ -15,12 +15,12 @@ EngineReport report_of(const std::string& id, std::vector<AdapterReport> adapter
   report.view.kv_tokens = report.view.kv_free_tokens = 100'000;
   report.view.adapter_free_bytes = 1 << 20;
   report.view.costs.step_s = 0.01;
-  report.view.cold.link_bytes_per_s = 1000;  // a cold start is dear
+  report.view.cold.link_bytes_per_s = 1000;  // makes cold starts expensive
   report.adapters = std::move(adapters);
   return report;
 }
 
-// Engines h:1, h:2, h:3, all with "law"; it is resident at the second alone.
+// Engines h:1, h:2, h:3, all with "law"; it is resident only at the second.
 struct Three {
   explicit Three(const std::string& policy = "most_idle", PickLimits limits = {})
       : picker(make_policy(policy, {}).value(), limits) {
@@ -114,7 +114,7 @@ TEST(Picker, RefusesForNowWhenAllEnginesAreFull) {
 
 TEST(Picker, RefusesForNowWhenThePolicyWantsNoEngine) {
   Three three("first_fit");
-  for (int i = 0; i < 12; ++i) EXPECT_EQ(status_of(three.ask("base")), 200);  // three times four
+  for (int i = 0; i < 12; ++i) EXPECT_EQ(status_of(three.ask("base")), 200);  // 3 engines x 4
   EXPECT_EQ(status_of(three.ask("base")), 429);
 }
 
@@ -127,13 +127,13 @@ TEST(Picker, CountsWhatItSentUntilItIsOver) {
   three.picker.over(first.id, true, three.now);
   EXPECT_EQ(three.ask("base").endpoints.substr(0, 10), "10.0.0.1:1");
   EXPECT_EQ(three.picker.running(), 2);
-  // Not answered in full: it may be on its way, and counts a little longer.
+  // The answer was not complete: the request may still be running, so it counts a little longer.
   three.picker.over(second.id, false, three.now);
   EXPECT_EQ(three.ask("base").endpoints.substr(0, 10), "10.0.0.1:3");
   three.now += std::chrono::seconds(1);
   EXPECT_EQ(three.ask("base").endpoints.substr(0, 10), "10.0.0.1:2");
   EXPECT_EQ(three.picker.running(), 3);
-  three.picker.over(first.id, true, three.now);  // of nobody any more
+  three.picker.over(first.id, true, three.now);  // the request has ended already
   three.picker.over(12345, false, three.now);
   three.now += std::chrono::seconds(1);
   EXPECT_EQ(three.picker.running(), 3);

@@ -30,7 +30,7 @@ TEST(AdapterIndex, KeepsAnEntryWhileItSaysAnything) {
   ASSERT_EQ(index.holds(kAdapter).size(), 1U);
   index.add_active(kAdapter, kFirst, -1);
   EXPECT_TRUE(index.holds(kAdapter).empty());
-  index.add_active(kAdapter, kFirst, -1);  // a late word of an engine that was taken out
+  index.add_active(kAdapter, kFirst, -1);  // a late report of a removed engine
   EXPECT_TRUE(index.holds(kAdapter).empty());
 }
 

@@ -42,7 +42,7 @@ TEST(HashingPolicy, MovesOnlyTheAdaptersOfAnEngineThatGoes) {
 }
 
 TEST(HashingPolicy, NeverGoesBeyondItsBound) {
-  // One adapter alone, so that without a bound all would pile up on its home.
+  // There is one adapter, so that without a bound all requests would go to its home.
   std::vector<EngineView> engines(10, idle_engine());
   HashingPolicy policy(1, 1.25);
   for (int i = 1; i <= 300; ++i) {

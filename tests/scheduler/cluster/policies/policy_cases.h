@@ -32,7 +32,7 @@ inline EngineView idle_engine(LoraKernel kernel = LoraKernel::bgmv) {
   return engine;
 }
 
-// The engine with `count` requests of `rank` that run, of 100 tokens each.
+// Returns the engine with `count` running requests of `rank`, with 100 tokens each.
 inline EngineView running(EngineView engine, std::int64_t count, std::int32_t rank) {
   engine.running.add({.requests = count,
                       .rank_sum = count * rank,
@@ -63,7 +63,7 @@ inline Decision choose_by(std::string_view name, const RouteRequest& request,
   return (*policy)->choose(request, engines);
 }
 
-// Engines of all loads, some that do not accept, for properties that hold of any.
+// Makes engines with any load, some of which do not accept, for properties that always hold.
 inline std::vector<EngineView> random_engines(std::mt19937_64& random, std::size_t count) {
   const auto below = [&](std::int64_t limit) {
     return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(limit));

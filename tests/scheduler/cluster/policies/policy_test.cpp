@@ -31,8 +31,8 @@ TEST(Policy, ChoosesNoneWhereNoEngineAccepts) {
 
 class AnyPolicy : public testing::TestWithParam<std::string> {};
 
-// Of any state of the cluster: who is chosen accepts; without room punica and first_fit wait and
-// others choose; the same calls choose the same.
+// Properties for any state of the cluster: the chosen engine accepts; without room punica and
+// first_fit wait and the others choose; equal calls give equal choices.
 TEST_P(AnyPolicy, ChoosesOnlyWhoAcceptsAndRepeatsItself) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -52,7 +52,8 @@ TEST_P(AnyPolicy, ChoosesOnlyWhoAcceptsAndRepeatsItself) {
       std::vector<AdapterHold> holds;
       std::vector<PrefixHit> prefixes;
       for (std::int32_t i = 0; i < static_cast<std::int32_t>(engines.size()) + 3; ++i) {
-        // Three are of engines that have left: a router's index may be ahead of its views.
+        // Some holds name engines that have left, because a router's index may be ahead of its
+        // views.
         if (random() % 4 == 0) {
           holds.push_back({engine_at(i), static_cast<AdapterTier>(random() % 5),
                            static_cast<std::int32_t>(random() % 3)});

@@ -8,8 +8,8 @@ namespace tandem {
 namespace {
 
 // Figure 5 of the CaraServe paper: instance 1 runs 24 requests of rank 32, instance 2 runs 16 of
-// rank 64, a request of rank 64 comes, a decode step may take 36 ms. The lines are ones that give
-// the figure's latencies as it prints them, to a tenth of a millisecond.
+// rank 64, a request of rank 64 arrives, and a decode step may take 36 ms. These costs reproduce
+// the figure's printed latencies to a tenth of a millisecond.
 constexpr StepCosts kFigureBgmv{.kernel = LoraKernel::bgmv, .step_s = 32.12e-3, .rank_s = 3.55e-6};
 constexpr StepCosts kFigureMbgmv{
     .kernel = LoraKernel::mbgmv, .step_s = 33.5e-3, .rank_s = 2.34375e-6};
@@ -67,7 +67,7 @@ TEST(RankAwarePolicy, CostIsTheAlgorithmsOfThePaper) {
 }
 
 TEST(RankAwarePolicy, PrefersEnginesWithRoom) {
-  // An empty one costs nothing by the algorithm, but its KV is full.
+  // An empty engine would cost nothing by the algorithm, but its KV is full.
   EngineView no_kv = idle_engine();
   no_kv.kv_free_tokens = 10;
   const std::vector<EngineView> engines = {no_kv, running(idle_engine(), 20, 64)};
@@ -76,7 +76,7 @@ TEST(RankAwarePolicy, PrefersEnginesWithRoom) {
 }
 
 TEST(RankAwarePolicy, KeepsLargeRanksFromPaddingSmallOnes) {
-  // As many requests here as there: the one that pads already gets the large rank.
+  // Both engines have equally many requests, so the one that pads already gets the large rank.
   const std::vector<EngineView> engines = {running(idle_engine(), 12, 8),
                                            running(idle_engine(), 12, 64)};
   EXPECT_EQ(choose_by("rank_aware", a_request(64), engines).engine, engine_at(1));

@@ -50,7 +50,7 @@ TEST(MostIdlePolicy, TakesTheFewestRequestsThenTheFewestTokens) {
   EXPECT_EQ(choose_by("most_idle", a_request(), engines).engine, engine_at(2));
   engines[3].running = {};
   EXPECT_EQ(choose_by("most_idle", a_request(), engines).engine, engine_at(3));
-  engines[3].waiting.requests = 9;  // those that wait count as well
+  engines[3].waiting.requests = 9;  // waiting requests count as well
   EXPECT_EQ(choose_by("most_idle", a_request(), engines).engine, engine_at(2));
 }
 
@@ -58,7 +58,7 @@ TEST(FirstFitPolicy, TakesTheFirstWithRoomAndWaitsIfNoneHas) {
   std::vector<EngineView> engines = {running(idle_engine(), 32, 8), running(idle_engine(), 31, 8),
                                      idle_engine()};
   EXPECT_EQ(choose_by("first_fit", a_request(), engines).engine, engine_at(1));
-  engines[1].kv_free_tokens = 77;  // one less than prompt and answer
+  engines[1].kv_free_tokens = 77;  // one less than prompt plus answer
   EXPECT_EQ(choose_by("first_fit", a_request(), engines).engine, engine_at(2));
   engines[2].accepts = false;
   EXPECT_FALSE(choose_by("first_fit", a_request(), engines).chosen());

@@ -49,13 +49,13 @@ TEST(TandemPolicy, WeighsTheLinkAndTheWorkersOfAColdStart) {
   const AdapterHold holds[] = {{engine_at(0), AdapterTier::host, 0},
                                {engine_at(1), AdapterTier::host, 0}};
   request.holds = holds;
-  // So far ahead of it on the link that the step under way does not hide it; no worker helps.
+  // The queue on the link is so long that the current step does not hide it, and no worker helps.
   engines[0].link_queue_bytes = 2'000'000'000;
   engines[0].free_workers = 0;
   EXPECT_EQ(choose_by("tandem", request, engines).engine, engine_at(1));
   std::swap(engines[0], engines[1]);
   EXPECT_EQ(choose_by("tandem", request, engines).engine, engine_at(0));
-  // Workers take the place of a load, so that the same queue costs less with them.
+  // Workers replace waiting for a load, so that the same queue costs less with them.
   const EngineView& queued = engines[1];
   EngineView helped = queued;
   helped.free_workers = 12;
@@ -77,7 +77,7 @@ TEST(TandemPolicy, ChoosesTheEngineWhosePrefixCacheHasThePrompt) {
 }
 
 TEST(TandemPolicy, TakesACachedPrefixForTheTimeOfItsPrefillAndNoMore) {
-  // Ten more that run there are worth 400 tokens of a prompt, and a queue of 2,000 tokens is not.
+  // 400 cached prompt tokens outweigh ten more running requests, but not a queue of 2,000 tokens.
   std::vector<EngineView> engines(4, running(idle_engine(), 4, 16));
   const PrefixHit prefixes[] = {{engine_at(1), 400}, {engine_at(3), 100}};
   RouteRequest request = a_request(0, -1);
@@ -98,7 +98,7 @@ TEST(TandemPolicy, WeighsACachedPrefixAgainstAColdAdapter) {
   request.slo_token_s = 48e-3;
   const AdapterHold holds[] = {{engine_at(1), AdapterTier::resident, 1}};
   request.holds = holds;
-  // Less than what the fetch and the load take, and more.
+  // The first prefix saves less time than fetch and load take, the second one more.
   const PrefixHit little[] = {{engine_at(2), 32}};
   request.prefixes = little;
   EXPECT_EQ(choose_by("tandem", request, engines).engine, engine_at(1));
@@ -108,7 +108,7 @@ TEST(TandemPolicy, WeighsACachedPrefixAgainstAColdAdapter) {
 }
 
 TEST(TandemPolicy, KeepsADeadlineForTheFirstToken) {
-  // Engine 0 adds less to all, but its queue is longer than the deadline.
+  // Engine 0 adds less to the total cost, but its queue exceeds the deadline.
   std::vector<EngineView> engines(2, idle_engine());
   engines[0].waiting = {.requests = 1, .tokens = 2000, .rank_tokens = 0, .rank_max = 0};
   engines[1] = running(idle_engine(), 28, 64);
@@ -121,7 +121,7 @@ TEST(TandemPolicy, KeepsADeadlineForTheFirstToken) {
 }
 
 TEST(TandemPolicy, ReplicatesHotAdaptersAndBoundsReplicasOfColdOnes) {
-  // Every engine has requests of others; the four that hold this adapter have more.
+  // Every engine has other requests; the four that hold this adapter have more of them.
   std::vector<EngineView> engines(40, running(idle_engine(), 6, 16));
   std::vector<AdapterHold> holds;
   for (std::int32_t i = 0; i < 4; ++i) {
@@ -132,16 +132,16 @@ TEST(TandemPolicy, ReplicatesHotAdaptersAndBoundsReplicasOfColdOnes) {
   const auto cold = std::make_unique<TandemPolicy>(PolicyOptions{});
   RouteRequest request = a_request(16, 3);
   request.holds = holds;
-  // Asked for always: four engines are not its share of forty.
+  // The adapter is in every request, so its share of forty engines is more than four.
   EXPECT_GE(hot->choose(request, engines).engine, engine_at(4));
-  // One in a thousand requests: it has more engines than it fills.
+  // The adapter is in one of a thousand requests, so it has more engines than it needs.
   for (std::int32_t other = 100; other < 1100; ++other) {
     (void)cold->choose(a_request(16, other), engines);
   }
   EXPECT_LT(cold->choose(request, engines).engine, engine_at(4));
 }
 
-// What people are shown is what has decided.
+// The displayed terms are those that decide.
 TEST(TandemEstimate, TellsTermsThatMakeUpTheCost) {
   RouteRequest request = a_request(64);
   request.slo_ttft_s = 1e-6;
@@ -158,7 +158,7 @@ TEST(TandemEstimate, TellsTermsThatMakeUpTheCost) {
 }
 
 TEST(TandemEstimate, ChargesALoadToAllThatWait) {
-  // The load is over before the step under way: nobody stalls for it now.
+  // The load ends before the current step, so nothing stalls for it now.
   const RouteRequest request = a_request(64);
   EngineView engine = running(idle_engine(), 20, 16);
   const auto price_s = [&] {
@@ -186,7 +186,7 @@ TEST(TandemEstimate, ChargesAPromptToThoseWhosePromptsShareItsStep) {
   };
   const double few_s = price_s(200, 2) - price_s(20, 2);
   EXPECT_GT(price_s(200, 6) - price_s(20, 6), few_s + 0.1);
-  // Beyond the places there are, those before it have begun when its prompt is computed.
+  // If more wait than there are places, the earlier ones have begun when its prompt is computed.
   EXPECT_NEAR(price_s(200, 40) - price_s(20, 40), price_s(200, 30) - price_s(20, 30), 1e-9);
 }
 
@@ -198,13 +198,13 @@ TEST(TandemEstimate, SharesAStepOfPromptsAmongThoseThatComeBeforeIt) {
   const auto others_s = [&](const PromptSteps& steps) {
     return tandem_estimate(request, engine, AdapterTier::resident, 0, 0, steps).terms.others_s;
   };
-  // It stops eight for a whole step, or for a part of one; twice if the last one was just now.
+  // It stops eight requests for a step or for part of one; for two if the last prompt was just now.
   const double alone_s = others_s({});
   EXPECT_GT(alone_s, 8 * engine.costs.step_s);
   EXPECT_LT(others_s({.requests_per_s = 500}), alone_s / 2);
   EXPECT_GT(others_s({.since_last_s = 0.01}), 1.8 * alone_s);
   EXPECT_NEAR(others_s({.since_last_s = 20}), alone_s, 1e-6);
-  // Behind a prompt that waits it adds its tokens to a step that comes anyway.
+  // After a waiting prompt it only adds its tokens to a step that takes place anyway.
   engine.waiting = {.requests = 1, .tokens = 20, .rank_tokens = 320, .rank_max = 16};
   EXPECT_LT(others_s({.since_last_s = 0.01}), alone_s / 2);
   engine.waiting = {};
@@ -212,7 +212,7 @@ TEST(TandemEstimate, SharesAStepOfPromptsAmongThoseThatComeBeforeIt) {
   EXPECT_EQ(others_s({.requests_per_s = 500, .since_last_s = 0.01}), others_s({}));
 }
 
-// 300 requests are ten batches in turn, and not one batch that takes too long for everybody.
+// 300 requests are ten batches one after another, not one batch that takes too long for all.
 TEST(TandemPolicy, ChoosesTheShorterLineUnderOverload) {
   std::vector<EngineView> engines(2, running(idle_engine(LoraKernel::mbgmv), 32, 32));
   const auto wait = [](EngineView& engine, std::int64_t count) {
@@ -225,7 +225,7 @@ TEST(TandemPolicy, ChoosesTheShorterLineUnderOverload) {
   const std::int64_t shorter = 100;
   wait(engines[0], 2 * shorter);
   wait(engines[1], shorter);
-  // All requests of the shorter line in one batch would just keep the objective, and not one more.
+  // A batch with all requests of the shorter queue would just meet the objective, but not one more.
   request.slo_token_s = engines[1].costs.decode_time_s(engines[1].all());
   EXPECT_EQ(choose_by("tandem", request, engines).engine, engine_at(1));
 }
@@ -241,7 +241,7 @@ TEST(TandemEstimate, GrowsWithEverythingThatIsInTheWay) {
   EXPECT_LT(resident, cost(engine, AdapterTier::host, 0));
   EXPECT_LT(cost(engine, AdapterTier::host, 0), cost(engine, AdapterTier::absent, 0));
   EXPECT_LT(resident, cost(running(engine, 1, 16), AdapterTier::resident, 0));
-  const RouteRequest small = a_request(16);  // one of 64 would be padded to, or pad, either way
+  const RouteRequest small = a_request(16);  // one of rank 64 would cause padding at both engines
   EXPECT_LT(tandem_estimate(small, running(engine, 1, 16), AdapterTier::resident, 0).cost_s,
             tandem_estimate(small, running(engine, 1, 64), AdapterTier::resident, 0).cost_s);
   EngineView full = engine;

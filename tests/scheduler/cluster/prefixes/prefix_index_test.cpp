@@ -15,7 +15,7 @@ constexpr EngineIndex kFirst{0};
 constexpr EngineIndex kSecond{1};
 constexpr EngineIndex kThird{2};
 
-// Of 100 tokens a block: the first `shared` of them those of every prompt of this `family`.
+// Makes blocks of 100 tokens: `shared` blocks of this `family`, then `own_blocks` others.
 std::vector<PromptBlock> prompt(std::uint64_t family, int shared, std::uint64_t own = 0,
                                 int own_blocks = 0) {
   std::vector<PromptBlock> blocks;
@@ -32,7 +32,7 @@ std::map<std::int32_t, std::int64_t> found(PrefixIndex& index,
   std::map<std::int32_t, std::int64_t> tokens;
   EngineIndex last;
   for (const PrefixHit& hit : index.find(prompt)) {
-    EXPECT_LT(last, hit.engine);  // in their order
+    EXPECT_LT(last, hit.engine);  // in the order of engines
     last = hit.engine;
     tokens[hit.engine.value()] = hit.tokens;
   }
@@ -81,7 +81,7 @@ TEST_F(PrefixIndexTest, KeepsWhatIsUsedThoughMuchIsSent) {
 }
 
 TEST_F(PrefixIndexTest, CountsAsNewWhatTheEngineDidNotHave) {
-  // The same over and over takes no room but once.
+  // Repeating the same prompt takes room only once.
   for (int i = 0; i < 100; ++i) (void)index_.sent(kFirst, prompt(1, 4), 400);
   (void)index_.sent(kFirst, prompt(2, 4), 9'000);
   EXPECT_EQ(found(index_, prompt(1, 4)), (Found{{0, 400}}));
@@ -100,7 +100,7 @@ TEST_F(PrefixIndexTest, KnowsNothingOfEnginesThatKeepNothing) {
   (void)index_.sent(kFirst, prompt(1, 4), 500);
   index_.set_room(kFirst, 0);
   EXPECT_EQ(found(index_, prompt(1, 4)), Found{});
-  (void)index_.sent(EngineIndex(7), prompt(1, 4), 500);  // has never been heard of
+  (void)index_.sent(EngineIndex(7), prompt(1, 4), 500);  // an unknown engine
   EXPECT_EQ(found(index_, prompt(1, 4)), Found{});
 }
 
@@ -112,14 +112,14 @@ TEST(PrefixIndex, HasABoundWhateverIsSent) {
     (void)index.sent(kFirst, prompt(1, 4, random(), 60), 6'400);
     EXPECT_LE(index.num_entries(), 1000U);
   }
-  // What all begin with is sent most often.
+  // The common prefix is sent most often, so it stays.
   EXPECT_EQ(found(index, prompt(1, 4)), (std::map<std::int32_t, std::int64_t>{{0, 400}}));
   (void)index.sent(kFirst, prompt(2, 2000), 200'000);
   EXPECT_LE(index.num_entries(), 1000U);
-  EXPECT_EQ(found(index, prompt(2, 2000)).at(0), 100'000);  // the shorter ones stay
+  EXPECT_EQ(found(index, prompt(2, 2000)).at(0), 100'000);  // the shorter prefixes stay
 }
 
-// Against a plain list of all that was sent.
+// Compares with a plain list of everything sent.
 TEST(PrefixIndex, AgreesWithAPlainList) {
   std::mt19937_64 random(test_seed());
   for (int round = 0; round < 50; ++round) {

@@ -48,7 +48,7 @@ TEST(PromptBlocks, AreNotSharedByModelsOrProcesses) {
   EXPECT_EQ(num_shared(blocks_of(text), blocks_of(text)), 7U);
   EXPECT_EQ(num_shared(blocks_of(text), blocks_of(text, "law")), 0U);
   EXPECT_EQ(num_shared(blocks_of(text), blocks_of(text, "base", 2)), 0U);
-  // Nor does a prompt continue a model's name.
+  // A model's name and a prompt are not joined either.
   EXPECT_EQ(num_shared(blocks_of("e" + text, "bas"), blocks_of(text, "base")), 0U);
 }
 

@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(EtcdMessages, Base64IsThatOfTheRfc) {
-  // RFC 4648, section 10.
+  // Test vectors of RFC 4648, section 10.
   const std::pair<const char*, const char*> cases[] = {{"", ""},
                                                        {"f", "Zg=="},
                                                        {"fo", "Zm8="},
@@ -55,7 +55,7 @@ TEST(EtcdMessages, ErrorsAreReadInBothShapes) {
   const Status full = error(R"({"error":"mvcc: database space exceeded","code":8})", 429);
   EXPECT_EQ(full.code(), StatusCode::resource_exhausted);
   EXPECT_THAT(full.message(), HasSubstr("database space exceeded; compact and defragment"));
-  // etcd 3.5 and later.
+  // The message of etcd 3.5 and later.
   const Status lapsed = error(R"({"code":5,"message":"requested lease not found"})", 404);
   EXPECT_EQ(lapsed.code(), StatusCode::not_found);
   EXPECT_EQ(lapsed.message(), "requested lease not found");
@@ -75,7 +75,7 @@ TEST(EtcdMessages, NumbersAreStringsOrNumbers) {
 }
 
 TEST(EtcdMessages, EventsAreNewsOfTheirOwnRevision) {
-  // "p/a" put at 7, "p/b" deleted at 8; the store is at 20 already.
+  // "p/a" was put at revision 7, "p/b" deleted at 8; the store is at 20 already.
   const auto answer = etcd::parse(
       R"({"header":{"revision":"20"},"events":[
           {"kv":{"key":"cC9h","mod_revision":"7","value":"eA=="}},

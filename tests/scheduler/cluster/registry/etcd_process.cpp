@@ -20,12 +20,12 @@
 
 #include "base/check.h"
 
-extern char** environ;  // NOLINT: POSIX declares it nowhere
+extern char** environ;  // NOLINT: no POSIX header declares it
 
 namespace tandem::testing {
 namespace {
 
-// On a port that the kernel chose; the port goes into `port`.
+// Opens a socket on a port that the kernel chooses; stores the port in `port`.
 int listening_socket(std::string& port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -83,8 +83,8 @@ EtcdCluster::~EtcdCluster() {
   for (std::size_t i = 0; i < members_.size(); ++i) kill_member(i);
 }
 
-// A member of one alone: leases of a second, which longer elections would forbid. Several share a
-// busy machine with what is tested, and shall not vote all day.
+// A single member can use leases of a second, which longer elections would forbid. Several members
+// share a busy machine with the tested code, so their elections are longer and rarer.
 void EtcdCluster::start_member(std::size_t i) {
   Member& member = members_[i];
   const std::string name = fmt::format("m{}", i);

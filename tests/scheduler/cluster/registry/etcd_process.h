@@ -1,4 +1,4 @@
-// A real etcd on free ports of this machine, with a folder of its own.
+// A real etcd on free ports of this machine, with its own folder.
 #pragma once
 
 #include <sys/types.h>
@@ -16,19 +16,19 @@ namespace tandem::testing {
 
 class EtcdCluster {
  public:
-  // Null: no etcd is installed. Aborts when the one that is does not answer within a minute.
+  // Returns null if no etcd is installed. Aborts if it does not answer within a minute.
   static std::unique_ptr<EtcdCluster> start(std::size_t members);
   ~EtcdCluster();
   EtcdCluster(const EtcdCluster&) = delete;
   EtcdCluster& operator=(const EtcdCluster&) = delete;
 
-  std::string url() const;  // of a registry in it
+  std::string url() const;  // for a registry in this etcd
   const HttpEndpoint& endpoint(std::size_t i) const { return members_[i].endpoint; }
-  std::size_t leader() const;  // any, while there is none
+  std::size_t leader() const;  // any member if there is no leader
   bool answers(std::size_t i) const;
 
-  void kill_member(std::size_t i);   // -9
-  void start_member(std::size_t i);  // one that was killed, with what it had on its disk
+  void kill_member(std::size_t i);   // with SIGKILL
+  void start_member(std::size_t i);  // restarts a killed member with its data
 
  private:
   struct Member {
@@ -41,11 +41,11 @@ class EtcdCluster {
 
   TempDir dir_;
   std::string program_;
-  std::string peers_;  // all of them, as each is told
+  std::string peers_;  // all members, for each one's command line
   std::vector<Member> members_;
 };
 
-// The usual one, of one member.
+// An etcd of one member, for most tests.
 class EtcdProcess {
  public:
   static std::unique_ptr<EtcdProcess> start() {
@@ -76,7 +76,7 @@ class SilentServer {
   HttpEndpoint endpoint_;
 };
 
-// Of this machine, where nobody listened a moment ago.
+// Returns an address of this machine on which nobody listened a moment ago.
 HttpEndpoint free_endpoint();
 
 }  // namespace tandem::testing

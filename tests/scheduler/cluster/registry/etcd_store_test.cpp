@@ -34,7 +34,7 @@ std::unique_ptr<Registry> connect(std::vector<HttpEndpoint> endpoints, const std
   return std::make_unique<Registry>(std::make_unique<EtcdStore>(std::move(options)));
 }
 
-// One test, as each starts a process.
+// A single test, because each would start a process.
 TEST(EtcdRegistry, KeepsItsPromises) {
   const auto etcd = EtcdProcess::start();
   if (etcd == nullptr) GTEST_SKIP() << "no etcd here: the package etcd-server has it";
@@ -53,7 +53,7 @@ TEST(EtcdRegistry, GoesOnWithTheEndpointsThatAnswer) {
   const SilentServer silent;
   EtcdOptions options;
   options.endpoints = {free_endpoint(), silent.endpoint(), etcd->endpoint()};
-  options.timeout = seconds(3);  // of which the silent one takes all, once
+  options.timeout = seconds(3);  // the silent endpoint uses all of it once
   Registry registry(std::make_unique<EtcdStore>(options));
   ASSERT_TRUE(registry.add_adapter(make_adapter("sql", 1)).ok());
   const auto before = registry.snapshot();

@@ -25,7 +25,7 @@ auto after(milliseconds time) {
   return std::chrono::steady_clock::now() + time;
 }
 
-// Answers one connection with these bytes, then closes it, or leaves it open.
+// Answers one connection with these bytes, then closes it or leaves it open.
 class ScriptedServer : public SilentServer {
  public:
   ScriptedServer(const std::string& answer, bool closes) {
@@ -35,12 +35,12 @@ class ScriptedServer : public SilentServer {
       char byte = 0;
       while (!request.ends_with("\r\n\r\n{}") && recv(fd, &byte, 1, 0) == 1) request += byte;
       send(fd, answer.data(), answer.size(), MSG_NOSIGNAL);
-      if (!closes) recv(fd, &byte, 1, 0);  // until the client goes
+      if (!closes) recv(fd, &byte, 1, 0);  // waits until the client disconnects
       close(fd);
     });
   }
   ~ScriptedServer() {
-    shutdown(descriptor(), SHUT_RDWR);  // where nobody has come
+    shutdown(descriptor(), SHUT_RDWR);  // ends accept() if no client came
     thread_.join();
   }
 

@@ -1,4 +1,4 @@
-// A registry whose file another process holds when it is opened.
+// Another process holds the registry's file when it is opened.
 #include "scheduler/cluster/registry/late_store.h"
 
 #include <gtest/gtest.h>

@@ -45,7 +45,7 @@ class RegistryMembers : public ::testing::Test {
                                 },
                                 {ttl, milliseconds(20)});
   }
-  // Until it holds, looked at after each change.
+  // Waits until it holds; checked after each change.
   bool comes_true(const std::function<bool()>& what) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, seconds(20), what);

@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr seconds kTtl{1};
-constexpr seconds kRealTtl{3};  // where a slow disk's time passes as well
+constexpr seconds kRealTtl{3};  // long enough for slow disks
 constexpr seconds kLongTtl{60};
 
 std::vector<std::int64_t> versions_of(Registry& registry, const std::string& name) {
@@ -48,7 +48,7 @@ RegistrySnapshot snapshot(Registry& registry) {
   return found ? *found : RegistrySnapshot{};
 }
 
-// News from the snapshot on, until they are `enough`, or none are for long.
+// Follows changes until they are `enough`, or until a time-out.
 template <typename Enough>
 RegistryNews follow(Registry& registry, std::int64_t since, const Enough& enough) {
   const auto deadline = std::chrono::steady_clock::now() + seconds(20);
@@ -76,7 +76,7 @@ void gives_versions_in_their_order(const RegistryBench& bench) {
   AdapterEntry expected = make_adapter("sql", 12);
   expected.version = 12;
   EXPECT_EQ(*newest, expected);
-  // Who began with an old one still finds it.
+  // A client that began with an old version still finds it.
   const auto old = registry->find_adapter("sql", 2);
   ASSERT_TRUE(old.ok()) << old.status().message();
   EXPECT_EQ(old->digest, make_adapter("sql", 2).digest);
@@ -101,7 +101,7 @@ void content_that_is_there_is_no_new_version(const RegistryBench& bench) {
   const auto found = registry->find_adapter("sql");
   ASSERT_TRUE(found.ok());
   EXPECT_EQ(found->source, "/elsewhere/sql");
-  // Back to an older content is a new version all the same: the newest is what is served.
+  // Adding an older content again makes a new version, because the newest version is served.
   add(*registry, make_adapter("sql", 8));
   EXPECT_EQ(add(*registry, entry).entry.version, 3);
 }
@@ -251,7 +251,7 @@ void an_engine_says_something_else_of_itself(const RegistryBench& bench) {
   EXPECT_THAT(snapshot(*registry).engines, ElementsAre(engine));
   EXPECT_EQ(registry->update_engine(*lease, make_engine("e2")).code(),
             StatusCode::invalid_argument);
-  // Its lease still holds it.
+  // The engine is still bound to its lease.
   ASSERT_TRUE(registry->release(*lease).ok());
   EXPECT_THAT(snapshot(*registry).engines, IsEmpty());
   EXPECT_EQ(registry->update_engine(*lease, engine).code(), StatusCode::not_found);
@@ -290,7 +290,7 @@ void a_revision_that_never_was_is_lost(const RegistryBench& bench) {
   EXPECT_TRUE(news->lost);
 }
 
-// What one sees who took a snapshot and then followed the news.
+// The state seen by a client that took a snapshot and then followed the changes.
 class Follower {
  public:
   explicit Follower(const RegistrySnapshot& begin) : revision_(begin.revision) {

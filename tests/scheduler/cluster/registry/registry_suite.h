@@ -1,4 +1,4 @@
-// What a registry promises, whatever store it is in: each case runs on SQLite's and on etcd's.
+// The guarantees of a registry, whatever its store: each case runs on SQLite and on etcd.
 #pragma once
 
 #include <chrono>
@@ -13,9 +13,9 @@
 namespace tandem::testing {
 
 struct RegistryBench {
-  // Another one on the same store, which was empty at first.
+  // Makes another registry on the same store, which was empty at first.
   std::function<std::unique_ptr<Registry>()> connect;
-  // By the store's clock; does nothing where that cannot be turned.
+  // Advances the store's clock; does nothing if that is impossible.
   std::function<void(std::chrono::milliseconds)> pass_time;
   bool turns_clock = false;
 };

@@ -142,7 +142,7 @@ TEST(SqliteStore, AWriterThatTakesTooLongIsSaid) {
   const Status status = registry->add_adapter(make_adapter("sql", 1)).status();
   EXPECT_EQ(status.code(), StatusCode::unavailable);
   EXPECT_THAT(status.message(), HasSubstr("another process has been writing"));
-  // Who only reads does not wait.
+  // A reader does not wait.
   EXPECT_TRUE(registry->snapshot().ok());
   ASSERT_TRUE((*other)->run("ROLLBACK").ok());
   EXPECT_TRUE(registry->add_adapter(make_adapter("sql", 1)).ok());
@@ -186,7 +186,7 @@ TEST(SqliteStore, ADamagedFileIsSaidToBe) {
       ASSERT_TRUE(registry->add_adapter(make_adapter("sql", content)).ok());
     }
   }
-  // All pages but the first two, which the schema is on.
+  // Damages all pages but the first two, which hold the schema.
   constexpr std::uintmax_t kPage = 4096;
   const auto size = std::filesystem::file_size(sqlite.path);
   ASSERT_GT(size, 10 * kPage);

@@ -53,7 +53,7 @@ TEST(EngineReport, ReadsWhatAnEngineSays) {
   EXPECT_EQ(read_report(identified.dump())->base, "b1");
   EXPECT_EQ(read_report(identified.dump())->adapters[0].digest, "d1");
   EXPECT_EQ(report.removed, std::vector<std::string>{"b"});
-  EXPECT_TRUE(report.view.prefix_cache);  // unless it says otherwise
+  EXPECT_TRUE(report.view.prefix_cache);  // the default
   json without = honest();
   without["prefix_cache"] = false;
   EXPECT_FALSE(read_report(without.dump()).value().view.prefix_cache);
@@ -65,7 +65,7 @@ TEST(EngineReport, ReadsWhatAnEngineSays) {
   EXPECT_LT(read_report(unknown_end.dump()).value().view.step_ends_s, 0);
 }
 
-// Every field, as engines wrote it and routers read it before there was one table of the fields.
+// Every field in the old format, from before the fields were in one table.
 constexpr const char* kHead =
     R"("accepts":false,"adapter_free_bytes":1024,)"
     R"("cold":{"cpu_assist":false,"cpu_rank_token_s":0.5,"cpu_step_s":0.25,)"
@@ -108,7 +108,7 @@ TEST(EngineReport, IsWrittenForARouterOfTheVersionBefore) {
   const EngineReport report = report_before();
   EXPECT_EQ(report_head(report).dump(), "{" + std::string(kHead) + "}");
   EXPECT_EQ(adapter_json(report.adapters.at(0)).dump(), kAdapter);
-  struct Presence {  // as the engine has them
+  struct Presence {  // the engine's types
     std::shared_ptr<const std::string> name, digest;
     std::int32_t rank;
     std::uint64_t bytes;

@@ -112,7 +112,7 @@ TEST(ClientCall, KnowsWhatOfAPromptComesFirst) {
   const json longer = {{"messages", {system, says("user", "a"), says("assistant", text)}},
                        {"temperature", 0}};
   EXPECT_GE(shared(kChat, talk, longer), 7U);
-  // The same words of somebody else, of another model, or behind tools.
+  // The same words by another role, for another model, or with tools share nothing.
   const json other = {{"messages", {says("user", text), says("user", "a")}}};
   EXPECT_EQ(shared(kChat, talk, other), 0U);
   json changed = talk;

@@ -27,7 +27,7 @@ class RouterTest : public ::testing::Test {
     log::set_level(log::Level::off);
     options_.port = 0;
     options_.router.watch.retry = std::chrono::milliseconds(20);
-    options_.router.policy = "round_robin";  // the first request goes to the first engine
+    options_.router.policy = "round_robin";  // the first request goes to engine 0
   }
   ~RouterTest() override { log::set_level(log::Level::info); }
 
@@ -53,7 +53,7 @@ class RouterTest : public ::testing::Test {
     return count;
   }
 
-  // The others drain.
+  // Makes all other engines drain.
   void accept_only(StubEngine& chosen) {
     for (const auto& engine : engines_) engine->set_accepts(engine.get() == &chosen);
     ASSERT_TRUE(eventually([&] {
@@ -69,11 +69,11 @@ class RouterTest : public ::testing::Test {
     return {
         {"model", "base"}, {"prompt", "x"}, {"max_tokens", tokens}, {"stream", true}, {"seed", 7}};
   }
-  // The body of a stream, without what differs from run to run.
+  // Returns the body of a stream without the parts that differ from run to run.
   std::string stream(const nlohmann::json& request) const {
     return plain(post(port(), "/v1/completions", request));
   }
-  // Each choice's events in their order: which of several speaks first is left to the engine.
+  // Returns each choice's events in order, because the order of the choices depends on the engine.
   static std::map<int, std::string> by_choice(const std::string& body) {
     std::map<int, std::string> choices;
     for (const std::string& event : events_of(body)) {

@@ -1,4 +1,4 @@
-// Engines that are lost with requests, and answers that never end: what it costs the others.
+// Engines are lost with requests, and answers never end: the effects on others.
 #include <chrono>
 #include <string>
 
@@ -68,7 +68,7 @@ TEST_F(RouterLosses, AStreamThatTwoEnginesDiedOfEndsWithAnError) {
   EXPECT_EQ(third.relays(), 0);
 }
 
-// A connection breaks under an engine that lives: nothing says that the request is to blame.
+// The connection breaks, but the engine lives: nothing suggests that the request is the cause.
 TEST_F(RouterLosses, ARequestGoesOnWhereTheFirstEngineHasOnlyLostItsConnection) {
   StubEngine& breaking = add();
   StubEngine& second = add();
@@ -111,7 +111,7 @@ TEST_F(RouterLosses, AnAnswerWithoutAnEndIsAskedOfAnotherEngine) {
   EXPECT_EQ(json::parse(refused.body)["error"]["code"], "answer_too_long");
 }
 
-// The engine's statistics end, and come again a moment later.
+// The engine's statistics stop, and resume a moment later.
 TEST_F(RouterLosses, ARequestWaitsForTheLastEngineWhoseStatisticsWereCut) {
   options_.router.watch.heartbeat = std::chrono::milliseconds(300);
   StubEngine& engine = add();

@@ -1,4 +1,4 @@
-// Streams that the router moves to free an engine.
+// The router moves streams to free an engine.
 #include <chrono>
 #include <string>
 
@@ -20,7 +20,7 @@ TEST_F(RouterTest, MovesAStreamOffAnEngineThatCouldRest) {
   request["n"] = 2;
   const auto whole = by_choice(stream(request));
   StubScript script;
-  script.stall_at = 9;  // it goes on nowhere but elsewhere
+  script.stall_at = 9;  // it continues only on another engine
   light.set_script(script);
   TestCall client(port(), "POST", "/v1/completions", request.dump());
   ClientResponse response = client.receive_head();
@@ -41,7 +41,7 @@ TEST_F(RouterTest, MovesAStreamOffAnEngineThatCouldRest) {
   EXPECT_NE(metrics.find("tandem_router_move_seconds_count 1"), std::string::npos);
   EXPECT_EQ(metrics.find("tandem_router_failovers_total{"), std::string::npos);
 
-  // What comes now goes to the other, until that has no room.
+  // New requests go to the other engine until it is full.
   light.set_script({});
   const int before = light.relays();
   for (int i = 0; i < 4; ++i) (void)stream(stream_request(2));

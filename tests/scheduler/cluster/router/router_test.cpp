@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-// A source whose news are the test's.
+// A source whose changes the test sends.
 class ToldEngines final : public EngineSource {
  public:
   void watch(Changed changed) override { changed_ = std::move(changed); }
@@ -38,7 +38,7 @@ TEST_F(RouterTest, PassesAStreamOnWithoutTheRoutersComments) {
   EXPECT_EQ(response.headers.at("content-type"), "text/event-stream");
   EXPECT_EQ(response.body.find(":tokens"), std::string::npos);
   const auto events = events_of(response.body);
-  ASSERT_EQ(events.size(), 4U);  // one of four tokens is held back
+  ASSERT_EQ(events.size(), 4U);  // the text of one of four tokens is held back
   EXPECT_EQ(events.back(), "[DONE]");
   EXPECT_EQ(json::parse(events[0])["id"], engine.last_request()["id"]);
   EXPECT_EQ(engine.last_request()["request"], stream_request(4));
@@ -64,10 +64,10 @@ TEST_F(RouterTest, ContinuesABrokenStreamWhereverItBreaks) {
       script.within_event = random() % 2 == 0;
       (i % 3 == 0 ? script.break_at : i % 3 == 1 ? script.move_at : script.error_at) = at;
       dying.set_script(script);
-      // Whichever engine it comes to first: half of them meet the script.
+      // Either engine may come first, so half of the requests meet the script.
       EXPECT_EQ(by_choice(stream(request)), whole)
           << "n " << n << ", at " << at << ", kind " << i % 3;
-      // A doubted engine gets nothing until its next report.
+      // A doubted engine gets no requests until its next report.
       ASSERT_TRUE(eventually([&] {
         const json now = stats();
         return now["engines"][0]["accepts"].get<bool>() && now["engines"][1]["accepts"].get<bool>();
@@ -198,10 +198,10 @@ TEST_F(RouterTest, PassesTheEnginesRefusalsOn) {
   EXPECT_EQ(refused.status, 400);
   EXPECT_EQ(refused.error(), "as the script says");
   EXPECT_EQ(engine.relays(), 1);
-  script.status = 404;  // there is no other engine that may have it
+  script.status = 404;  // no other engine may have it
   engine.set_script(script);
   EXPECT_EQ(post(port(), "/v1/completions", stream_request()).status, 404);
-  script.status = 429;  // nor one that may have room
+  script.status = 429;  // no other engine may have room
   engine.set_script(script);
   EXPECT_EQ(post(port(), "/v1/completions", stream_request()).status, 429);
 }
@@ -321,7 +321,7 @@ TEST_F(RouterTest, LetsThoseWaitWhoAskBeforeItKnowsItsEngines) {
   ASSERT_TRUE(eventually([&] { return stats()["waiting"] == 1; }));
   told.tell({engine.url()});
   EXPECT_EQ(early.get(), stream(stream_request(4)));
-  // From then on who asks for what nobody has is told so at once.
+  // From now on a request for an unknown model gets that answer at once.
   EXPECT_EQ(post(port(), "/v1/completions", {{"model", "none"}, {"prompt", "x"}}).status, 404);
 }
 
@@ -343,7 +343,7 @@ TEST_F(RouterTest, LetsAnEngineGoWhenItIsNeitherListedNorHeard) {
   EXPECT_EQ(get(port(), "/ready").status, 503);
   registry.tell({first.url(), second.url()});
   EXPECT_TRUE(eventually([&] { return up() == 2; }));
-  // A lease that lapsed, or a registry that was lost, says nothing of the engine.
+  // A lapsed lease or a lost registry does not mean that the engine is gone.
   registry.tell({second.url()});
   EXPECT_TRUE(eventually([&] { return !stats()["engines"][0]["listed"].get<bool>(); }));
   for (int i = 0; i < 4; ++i) (void)stream(stream_request(2));
@@ -351,7 +351,7 @@ TEST_F(RouterTest, LetsAnEngineGoWhenItIsNeitherListedNorHeard) {
   first.kill();
   EXPECT_TRUE(eventually([&] { return stats()["engines"].size() == 1; }));
   EXPECT_EQ(stats()["engines"][0]["url"], second.url());
-  // One that is listed stays, whatever happens to it, and is back when it is.
+  // A listed engine stays after a failure, and is used again when it is back.
   second.kill();
   EXPECT_TRUE(eventually([&] { return up() == 0; }));
   EXPECT_EQ(stats()["engines"].size(), 1U);

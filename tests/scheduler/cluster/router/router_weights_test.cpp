@@ -1,4 +1,5 @@
-// Engines that hold different content under one name: streams do not go on from one at the other.
+// Engines have different content under one name: a stream does not continue at an engine with other
+// content.
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -22,7 +23,7 @@ class RouterWeights : public RouterTest {
     engine.set_base(base);
     return engine;
   }
-  // Begins a stream at `first`, and has it end there without a word while all others accept.
+  // Begins a stream at `first` and cuts it there while all other engines accept.
   json last_event_after_losing(StubEngine& first, const json& request) {
     accept_only(first);
     StubScript script;

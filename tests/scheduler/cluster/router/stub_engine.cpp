@@ -21,7 +21,7 @@ int token_of(std::uint64_t seed, std::size_t choice, int i) {
   return static_cast<int>((x >> 33) % 50'000);
 }
 
-// The text of every third token is held back until the next, as a cut character's is.
+// The text of every third token is held back until the next one, like that of a cut character.
 bool held_back(int i, int total) {
   return i % 3 == 1 && i + 1 < total;
 }
@@ -57,7 +57,7 @@ class StubEngine::Watch final : public BodySource {
     out += sse_event(engine_.event(++seq_));
     return Pull::wait;
   }
-  // Under the engine's lock.
+  // Requires the engine's lock.
   void tell() {
     due_ = true;
     if (wake_) wake_();
@@ -121,7 +121,7 @@ class StubEngine::Stream final : public BodySource {
   void on_ready(std::function<void()>) override {}
   std::string_view filler() const override { return kSseComment; }
 
-  // One token a pull.
+  // Gives one token per call.
   Pull pull(std::string& out) override {
     if (said_ == script_.break_at) {
       if (script_.within_event) out += "data: {\"id\":\"half an ev";
@@ -174,7 +174,7 @@ class StubEngine::Stream final : public BodySource {
     const int i = choice.at++;
     choice.over = choice.at == total_;
     if (held_back(i, total_)) {
-      out += '\n';  // an event of its own
+      out += '\n';  // a separate event
       return;
     }
     json chunk = base_;
@@ -273,7 +273,7 @@ json StubEngine::last_request() const {
   return last_request_;
 }
 
-// Under the lock.
+// Requires the lock.
 std::string StubEngine::event(std::uint64_t seq) const {
   json list = json::array();
   if (seq == 1) {
@@ -358,7 +358,7 @@ HttpResponse StubEngine::handle(const HttpRequest& request) {
   return response;
 }
 
-// Those of the model that is asked for. Under the lock.
+// Returns the weights of the requested model. Requires the lock.
 json StubEngine::weights_for(const json& wrapper) const {
   json weights = {{"base", base_}, {"adapter", ""}};
   for (const StubAdapter& adapter : adapters_) {
@@ -406,7 +406,7 @@ HttpResponse StubEngine::relay(const HttpRequest& request) {
     const BodySource::Pull pulled = stream->pull(all);
     if (pulled == BodySource::Pull::end) break;
     if (pulled != BodySource::Pull::broken) continue;
-    response.source = std::move(stream);  // which breaks again
+    response.source = std::move(stream);  // breaks as well
     return response;
   }
   response = {};

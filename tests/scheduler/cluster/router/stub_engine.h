@@ -1,5 +1,5 @@
-// An engine that speaks the router's contract and computes nothing: token i of choice c is a hash
-// of the seed, c and i. It does what a script says: dies, stalls, gives away, refuses, lies.
+// An engine that follows the router's protocol without computing: token i of choice c is a hash of
+// the seed, c and i. A script makes it die, stall, hand over, refuse or lie.
 #pragma once
 
 #include <atomic>
@@ -17,15 +17,15 @@
 
 namespace tandem {
 
-// What a stream does after so many tokens of all its choices; below zero: never.
+// Faults of a stream after so many tokens of all choices; negative: never.
 struct StubScript {
-  int break_at = -1;          // the connection
-  bool within_event = false;  // with half an event sent
-  int stall_at = -1;          // says nothing more; what is no stream is never answered
-  int move_at = -1;           // ":moved"
-  int error_at = -1;          // an event that says it is the engine's fault
-  int status = 0;             // answers this instead; 0: serves
-  bool endless = false;       // what is no stream never ends
+  int break_at = -1;          // the connection breaks
+  bool within_event = false;  // it breaks in the middle of an event
+  int stall_at = -1;          // the stream stops; an answer that is no stream never comes
+  int move_at = -1;           // the engine sends ":moved"
+  int error_at = -1;          // an event with an error of the engine
+  int status = 0;             // this status is answered instead; 0: serves
+  bool endless = false;       // an answer that is no stream never ends
   std::string reason = "as the script says";
 };
 
@@ -43,18 +43,18 @@ class StubEngine final : public HttpHandler {
 
   int port() const { return server_->port(); }
   std::string url() const;
-  void kill();  // as kill -9: every connection breaks, none is taken
+  void kill();  // like kill -9: all connections break and none is accepted
   void set_script(StubScript script);
   void set_accepts(bool accepts);
-  // Members of its statistics that are something else than true.
+  // Members of its statistics that replace the true ones.
   void set_lie(nlohmann::json lie);
-  // Its base's identity; it tells and checks weights from now on.
+  // Sets its base's identity, and makes it send and check weights from now on.
   void set_base(std::string base);
-  void set_silent(bool silent);                 // no heartbeat
-  int relays() const { return relays_; }        // calls of /v1/relay
-  int continued() const { return continued_; }  // of them with "sent"
-  int cancelled() const { return cancelled_; }  // streams that were let go before their end
-  nlohmann::json last_request() const;          // the wrapper
+  void set_silent(bool silent);                 // stops the heartbeat
+  int relays() const { return relays_; }        // number of calls of /v1/relay
+  int continued() const { return continued_; }  // number of these with "sent"
+  int cancelled() const { return cancelled_; }  // number of streams that were cancelled
+  nlohmann::json last_request() const;          // with its wrapper
 
   std::optional<HttpResponse> screen(const HttpRequest&) override { return std::nullopt; }
   HttpResponse handle(const HttpRequest& request) override;
@@ -84,12 +84,12 @@ class StubEngine final : public HttpHandler {
   bool accepts_ = true;
   bool silent_ = false;
   bool stopping_ = false;
-  std::uint64_t version_ = 1;  // of what the statistics say
+  std::uint64_t version_ = 1;  // version of the statistics
   std::vector<Watch*> watches_;
   std::thread heart_;
 };
 
-// Waits until it holds; false: ten seconds were too short.
+// Waits until it holds; returns false after ten seconds.
 bool eventually(const std::function<bool()>& holds);
 
 }  // namespace tandem

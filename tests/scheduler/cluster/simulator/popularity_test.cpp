@@ -14,12 +14,12 @@ TEST(Popularity, OfAzureHasThePublishedSkew) {
   ASSERT_TRUE(weights.ok());
   EXPECT_TRUE(std::is_sorted(weights->rbegin(), weights->rend()));
   EXPECT_NEAR(std::accumulate(weights->begin(), weights->end(), 0.0), 1, 1e-9);
-  // Rates relative to the one that is called once a minute: 81 % are not above it, 45 % not above
-  // a sixtieth.
+  // Relative to an adapter that is requested once a minute, 81 % have no higher rate, and 45 % at
+  // most a sixtieth of it.
   const double minutely = (*weights)[static_cast<std::size_t>(40'000 * 0.19)];
   const double hourly = (*weights)[static_cast<std::size_t>(40'000 * 0.55)];
   EXPECT_NEAR(minutely / hourly, 60, 1);
-  // The trace's paper: 18.6 % have 99.6 % of all calls.
+  // According to the trace's paper 18.6 % receive 99.6 % of all calls.
   const double popular = std::accumulate(weights->begin(), weights->begin() + 7440, 0.0);
   EXPECT_NEAR(popular, 0.996, 0.004);
   EXPECT_LT(weights->front(), 0.15);

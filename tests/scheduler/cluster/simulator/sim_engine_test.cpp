@@ -7,8 +7,8 @@
 namespace tandem {
 namespace {
 
-// An engine alone, with round figures: a step takes 10 ms, a token of a prompt 1 ms, an adapter
-// (100 bytes of rank 1) 20 ms on the link and 50 ms from disk.
+// A single engine with round figures: a step takes 10 ms, a prompt token 1 ms, an adapter (100
+// bytes of rank 1) 20 ms on the link and 50 ms from disk.
 class EngineAlone {
  public:
   explicit EngineAlone(ColdStart cold_start, bool mixed_steps = true)
@@ -72,7 +72,7 @@ class EngineAlone {
     machine.max_requests = 4;
     machine.kv_tokens = 100;
     machine.adapter_bytes = 250;  // two adapters
-    machine.host_bytes = 450;     // four
+    machine.host_bytes = 450;     // four adapters
     machine.bytes_per_rank = 100;
     return options;
   }
@@ -97,11 +97,11 @@ TEST(SimEngine, ServesARequestInItsSteps) {
 
 TEST(SimEngine, ComputesWhatPromptsShareOnceWhileItHasRoomForIt) {
   EngineAlone engine(ColdStart::cached);
-  engine.submit(0, 1, 50, 1, 40);  // 50 tokens in 60 ms
-  engine.submit(1, 1, 50, 1, 40);  // 10 in 20 ms
-  engine.submit(2, 2, 80, 1);      // needs its room
+  engine.submit(0, 1, 50, 1, 40);  // 50 tokens take 60 ms
+  engine.submit(1, 1, 50, 1, 40);  // 10 tokens take 20 ms
+  engine.submit(2, 2, 80, 1);      // needs the prefix's room
   engine.submit(3, 1, 50, 1, 40);  // 60 ms again
-  engine.submit(4, 1, 40, 1, 40);  // nothing but what they share: its last token is computed
+  engine.submit(4, 1, 40, 1, 40);  // only the shared part; its last token is computed
   engine.finish();
   ASSERT_EQ(engine.served.size(), 5U);
   EXPECT_NEAR(engine.served[0].first_token_s, 0.060, 1e-9);
@@ -113,9 +113,9 @@ TEST(SimEngine, ComputesWhatPromptsShareOnceWhileItHasRoomForIt) {
 
 TEST(SimEngine, BatchesWhatComesDuringAStep) {
   EngineAlone engine(ColdStart::cached);
-  engine.submit(0, 1, 5, 3);      // first step until 15 ms
-  engine.submit(0.001, 2, 2, 1);  // in the second, beside a row: until 27 ms
-  engine.submit(0.002, 3, 3, 2);  // likewise: 30 ms, as both prompts are in it
+  engine.submit(0, 1, 5, 3);      // in the first step, until 15 ms
+  engine.submit(0.001, 2, 2, 1);  // in the second step, with a row of the first, until 27 ms
+  engine.submit(0.002, 3, 3, 2);  // also in the second step, which both prompts extend to 30 ms
   engine.finish();
   ASSERT_EQ(engine.served.size(), 3U);
   EXPECT_NEAR(engine.served[0].first_token_s, 0.030, 1e-9);
@@ -126,8 +126,8 @@ TEST(SimEngine, BatchesWhatComesDuringAStep) {
 
 TEST(SimEngine, StopsDecodingForPromptsInStepsOfTheirOwn) {
   EngineAlone engine(ColdStart::cached, false);
-  engine.submit(0, 1, 5, 2);      // prompt until 15 ms
-  engine.submit(0.001, 2, 5, 1);  // prompt until 30 ms; the first request's row only then
+  engine.submit(0, 1, 5, 2);      // its prompt takes until 15 ms
+  engine.submit(0.001, 2, 5, 1);  // prompt until 30 ms; the first request's row comes after it
   engine.finish();
   ASSERT_EQ(engine.served.size(), 2U);
   EXPECT_NEAR(engine.served[0].end_s, 0.030, 1e-9);
@@ -149,15 +149,16 @@ TEST(SimEngine, WaitsForAPlaceAndForKv) {
   EXPECT_EQ(full.view().running.requests, 1);
   full.finish();
   EXPECT_EQ(full.served.size(), 2U);
-  // One that is larger than all KV is served alone rather than never.
+  // A request that exceeds all KV is served alone rather than never.
   full.submit(10, 1, 90, 90);
   full.finish();
   EXPECT_EQ(full.served.size(), 3U);
 }
 
 TEST(SimEngine, BeginsAColdRequestByItsMode) {
-  // Fetched until 50 ms. on_demand: its step waits 20 ms for the load. cpu_assist: workers add 5
-  // ms. async: it begins when the load is over. Then 10 ms of step and 5 of prompt each.
+  // The adapter is fetched until 50 ms. on_demand: the step waits 20 ms for the load. cpu_assist:
+  // workers add 5 ms. async: it begins after the load. In each case a step of 10 ms and 5 ms for
+  // the prompt follow.
   for (const auto& [mode, first_token_s] :
        {std::pair(ColdStart::on_demand, 0.085), std::pair(ColdStart::cpu_assist, 0.070),
         std::pair(ColdStart::async, 0.085)}) {
@@ -168,7 +169,7 @@ TEST(SimEngine, BeginsAColdRequestByItsMode) {
     EXPECT_NEAR(engine.served[0].first_token_s, first_token_s, 1e-9) << static_cast<int>(mode);
     EXPECT_TRUE(engine.served[0].cold);
     EXPECT_EQ(engine.tier(1), AdapterTier::resident);
-    // Now it is there.
+    // The adapter is resident now.
     engine.submit(1, 1, 5, 1);
     engine.finish();
     EXPECT_NEAR(engine.served[1].first_token_s, 1.015, 1e-9);
@@ -181,7 +182,7 @@ TEST(SimEngine, LetsOthersRunWhileAnAdapterIsFetched) {
   EngineAlone engine(ColdStart::cpu_assist);
   engine.submit(0, 1, 1, 1);
   engine.finish();
-  engine.submit(1, 2, 1, 1);      // absent: from disk until 1.05
+  engine.submit(1, 2, 1, 1);      // absent: fetched from disk until 1.05
   engine.submit(1.001, 1, 1, 2);  // resident: begins at once
   engine.finish();
   ASSERT_EQ(engine.served.size(), 3U);

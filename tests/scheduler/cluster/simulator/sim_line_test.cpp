@@ -54,7 +54,7 @@ TEST(SimLine, GivesUpWhoWouldMissItsDeadline) {
   line.add(a_request(2, 0.5), false);
   EXPECT_TRUE(line.give_up_late(0.9, false).empty());
   line.saw_prefill(0.2, 10);
-  EXPECT_TRUE(line.give_up_late(0.95, true).empty());  // nothing runs: it may be sooner than that
+  EXPECT_TRUE(line.give_up_late(0.95, true).empty());  // nothing runs, so it may begin in time
   ASSERT_EQ(line.give_up_late(0.95, false).size(), 1U);
   EXPECT_THAT(adapters(line), ElementsAre(2));
   EXPECT_EQ(line.load().requests, 1);

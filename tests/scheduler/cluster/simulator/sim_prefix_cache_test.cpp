@@ -12,7 +12,7 @@ TEST(SimPrefixCache, KeepsAPrefixWhileItIsUsedAndThenWhileThereIsRoom) {
   cache.enter(1, 40);
   EXPECT_TRUE(cache.has(1));
   cache.leave(1, 10);
-  cache.make_room(100);  // what idles leaves, what is used stays
+  cache.make_room(100);  // evicts unused prefixes only
   EXPECT_TRUE(cache.has(1));
   cache.leave(1, 10);
   cache.make_room(50);
@@ -25,7 +25,7 @@ TEST(SimPrefixCache, ForgetsWhatWasUsedLeastRecently) {
   SimPrefixCache cache(100);
   for (const int prefix : {1, 2, 3}) {
     cache.enter(prefix, 20);
-    cache.leave(prefix, 10);  // which leaves before its prefix
+    cache.leave(prefix, 10);  // leaves before its prefix
   }
   cache.make_room(10);
   cache.enter(1, 20);

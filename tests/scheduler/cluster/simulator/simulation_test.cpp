@@ -37,8 +37,8 @@ TEST(Simulation, ServesEveryRequestUnderEveryPolicyAndMode) {
       SCOPED_TRACE(policy);
       EXPECT_NEAR(static_cast<double>(result.requests), 680, 120);
       EXPECT_EQ(result.unfinished, 0);
-      EXPECT_GT(result.ttft_ms.mean, 32);    // a step at least
-      EXPECT_GE(result.tpot_ms.p50, 32.12);  // likewise
+      EXPECT_GT(result.ttft_ms.mean, 32);    // at least a step
+      EXPECT_GE(result.tpot_ms.p50, 32.12);  // at least a step
       EXPECT_LE(result.ttft_ms.p50, result.ttft_ms.p99);
       EXPECT_GT(result.latency_ms.mean, result.ttft_ms.mean);
       EXPECT_GE(result.slo_attainment, 0);
@@ -86,7 +86,7 @@ TEST(Simulation, LooksAtItsLinesWhileRequestsCome) {
     }
   }
   EXPECT_LT(calm.queue.back().all, 20);
-  // Of 200 a second the cluster serves about a quarter: the others wait.
+  // The cluster can serve about a quarter of the 200 requests per second, so the others wait.
   EXPECT_GT(overloaded.queue.back().all, 1000);
   EXPECT_GT(overloaded.queue[150].all, overloaded.queue[50].all);
 }
@@ -109,13 +109,14 @@ TEST(Simulation, HasTheSloOfAModelWithItsAdapterMerged) {
   const SimulationOptions options = small_cluster();
   const auto workload = Workload::create(options.workload, nullptr);
   ASSERT_TRUE(workload.ok());
-  // 1.5 decode steps of the base model and its share of a prefill.
+  // 1.5 times a decode step of the base model with its share of a prefill.
   EXPECT_GT(slo_token_s(options, *workload), 1.5 * 32.12e-3);
   EXPECT_LT(slo_token_s(options, *workload), 1.5 * 33e-3);
 }
 
 TEST(Simulation, PutsTandemAheadOfOthersWithColdStarts) {
-  // What docs/simulate.md shows at full size, small: not every policy, and not by how much.
+  // A small version of what docs/simulate.md shows: fewer policies, and not the size of the
+  // effects.
   for (const LoraKernel kernel : {LoraKernel::bgmv, LoraKernel::mbgmv}) {
     SimulationOptions options = small_cluster(kernel);
     options.workload.requests_per_s = 60;
@@ -167,7 +168,7 @@ TEST(Simulation, RefusesOptionsThatCannotBe) {
   options.warmup_s = 25;
   EXPECT_FALSE(simulate_policy("random", options, nullptr, clock, {}).ok());
   options = small_cluster();
-  options.machine.adapter_bytes = 1000;  // no adapter would ever fit: requests would wait for ever
+  options.machine.adapter_bytes = 1000;  // no adapter fits, so requests would wait for ever
   EXPECT_FALSE(simulate_policy("random", options, nullptr, clock, {}).ok());
 }
 

@@ -115,7 +115,7 @@ TEST(Workload, OfGammaArrivalsHasItsCoefficientOfVariation) {
 TEST(Workload, ShiftsItsPopularity) {
   WorkloadOptions options = small_workload();
   options.shift_at = 0.5;
-  int first_half[2] = {0, 0};  // requests for the lower half of the adapters, before and after
+  int first_half[2] = {0, 0};  // for the lower half of the adapters, before and after
   for (const SimRequest& request : all_requests(options)) {
     if (request.adapter.value() < 500) ++first_half[request.arrival_s < 100 ? 0 : 1];
   }

@@ -13,7 +13,7 @@
 namespace tandem {
 namespace {
 
-// On its way: the layers come one after another, the first at `first`.
+// An adapter that is loading: its layers arrive one after another, the first at `first`.
 ColdAdapter arriving(std::int32_t rows, double first, double each) {
   ColdAdapter adapter = cold(rows, qkv_7b(64));
   for (int l = 0; l < 32; ++l) adapter.a_arrives.push_back(first + l * each);
@@ -35,7 +35,7 @@ void expect_whole(const PlanRequest& request, const AdmissionPlan& plan) {
     EXPECT_TRUE(step == 0 || step == 1) << "adapter " << i;
     EXPECT_GE(plan.ends[i], plan.ends[i - 1]);
   }
-  // Every part of what is not on its way travels once, turn by turn.
+  // Every part that is not loading yet is sent once, in the order of the steps.
   std::set<std::tuple<std::int32_t, std::int32_t, bool>> parts;
   std::int32_t turn = 0;
   for (const LoadPiece& piece : plan.order) {
@@ -66,7 +66,7 @@ TEST(Admission, SaysWhetherWorkersWhoSleepMayBeOfUseYet) {
     EXPECT_EQ(made.may_hand_over, may_hand_over);
   };
   says(true, false, plan_as_predicted);
-  request.workers_awake_in = 20e-3;  // the link has brought all by then
+  request.workers_awake_in = 20e-3;  // the link has brought everything by then
   says(false, true, plan_as_predicted);
   says(false, false, [](const CostModel& model, const PlanRequest& step) {
     PlannedStep planned = plan_as_predicted(model, step);
@@ -94,7 +94,8 @@ TEST(Admission, TellsWhetherTheNextStepHandsAnythingOver) {
 }
 
 TEST(Admission, DoesNotLetTheFirstOfABurstWaitForTheLast) {
-  // On the native link eight loads take 15 ms, a step 4: some two loads pass behind each step.
+  // On the native link eight loads take 15 ms and a step 4, so about two loads fit behind each
+  // step.
   const CostModel costs;
   const PlanRequest request = burst(8, 25, qkv_7b(64));
   const AdmissionPlan plan = plan_admission(costs, request);
@@ -111,7 +112,7 @@ TEST(Admission, LetsAllBeginAtOnceWhereWeightsCostNothing) {
   EXPECT_EQ(plan.turns, std::vector<std::int32_t>(8, 0));
 }
 
-// What plans of such steps came to counts for more than what they say.
+// The expected duration of such steps counts more than the predicted one.
 TEST(Admission, GoesByWhatIsExpectedOfEachStep) {
   const CostModel costs;
   const PlanRequest request = burst(8, 25, qkv_7b(64));

@@ -1,4 +1,4 @@
-// Requests that planners are asked, of Llama-2-7B's shapes and at random.
+// Requests for planners, with Llama-2-7B's shapes and at random.
 #pragma once
 
 #include <cmath>
@@ -26,7 +26,7 @@ inline LayerLoad qkv_7b(std::int32_t rank) {
 }
 
 inline LayerLoad all7_7b(std::int32_t rank) {
-  const std::int64_t r = rank;  // in 4096 but for down, out 11008 for gate and up
+  const std::int64_t r = rank;  // `in` is 4096 except for down, `out` 11008 for gate and up
   return {.a_bytes = 2 * r * (6 * 4096 + 11008),
           .b_bytes = 2 * r * (5 * 4096 + 2 * 11008),
           .copies = 1,
@@ -52,7 +52,7 @@ inline PlanRequest burst(std::int32_t count, std::int32_t tokens, const LayerLoa
   return request;
 }
 
-// When the parts of these adapters' loads arrive, were they sent off `lead_s` ago in this order.
+// Sets the arrival times of these adapters' parts as if they were sent `lead_s` ago in this order.
 inline void put_on_their_way(const CostModel& costs, std::span<const LoadPiece> order,
                              double lead_s, std::span<ColdAdapter> adapters) {
   for (ColdAdapter& adapter : adapters) {
@@ -76,8 +76,8 @@ inline double end_of(const HandoffPlan& plan) {
   return plan.layer_ends.empty() ? 0 : plan.layer_ends.back();
 }
 
-// The machine of DESIGN.md, section 6: one adapter's layer by the CPU alone takes 26, 44, 118, 197,
-// 388 us beyond the resident layer for 1, 8, 32, 64, 128 tokens; fitted to them.
+// A sketched machine, fitted to these times: a layer of one adapter computed only by the CPU takes
+// 26, 44, 118, 197, 388 us more than the resident layer for 1, 8, 32, 64, 128 tokens.
 inline CostModel sketch(double link_gbps) {
   CostModel costs;
   costs.link_bytes_per_s = link_gbps * 1e9;
@@ -85,7 +85,7 @@ inline CostModel sketch(double link_gbps) {
   costs.layer_s = 131e-6;
   costs.layer_row_s = 0.77e-6;
   costs.overlap = 0.2;
-  costs.prepare = 0;  // its workers did not
+  costs.prepare = 0;  // its workers did not prepare
   costs.trip_s = 2e-6;
   costs.row_byte_s = 3.5e-11;
   costs.worker_bytes_per_s = 9e9;
@@ -96,18 +96,18 @@ inline CostModel sketch(double link_gbps) {
   return costs;
 }
 
-// Requests at random that a test asks, by seeds from 1 on.
+// Number of random requests per test, with seeds from 1 on.
 inline constexpr std::uint64_t kSeeds = 400;
 
-// All of it is in host memory, and none on its way.
+// Puts all of the adapter into host memory without a load.
 inline void forget_times(ColdAdapter& adapter) {
   adapter.a_arrives.clear();
   adapter.b_arrives.clear();
   adapter.host_arrives.clear();
 }
 
-// Anything an engine may ask: adapters of different sizes and rows, some on their way, some still
-// being read, few or no workers, slow or fast links.
+// Makes any request that an engine may make: adapters of different sizes and rows, some loading,
+// some still being read, few or no workers, slow or fast links.
 struct Random {
   explicit Random(std::uint64_t seed) : engine(seed) {}
   std::mt19937_64 engine;
@@ -115,7 +115,7 @@ struct Random {
     return std::uniform_int_distribution<std::int32_t>(low, high)(engine);
   }
   bool chance(double share) { return std::bernoulli_distribution(share)(engine); }
-  double real(double low, double high) {  // in powers
+  double real(double low, double high) {  // log-uniform
     return low * std::pow(high / low, std::uniform_real_distribution<double>(0, 1)(engine));
   }
 };
@@ -139,7 +139,7 @@ inline CostModel random_costs(Random& random) {
   return costs;
 }
 
-// And `costs` with layers that are as they say, or take longer or shorter.
+// Also sets the layer factors of `costs` to 1 or to other values.
 inline PlanRequest random_request(Random& random, CostModel& costs) {
   PlanRequest request;
   const auto layers = static_cast<std::size_t>(random.whole(1, 40));
@@ -154,7 +154,7 @@ inline PlanRequest random_request(Random& random, CostModel& costs) {
     const std::int32_t rank = kRanks[random.whole(0, 5)];
     ColdAdapter adapter = cold(static_cast<std::int32_t>(random.real(1, 300)),
                                random.chance(0.5) ? qkv_7b(rank) : all7_7b(rank), layers);
-    if (random.chance(0.2)) {  // nothing in some layers
+    if (random.chance(0.2)) {  // some layers are not adapted
       for (LayerLoad& layer : adapter.layers) {
         if (random.chance(0.3)) layer = LayerLoad{.copies = 0};
       }

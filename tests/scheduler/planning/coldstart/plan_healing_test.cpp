@@ -1,5 +1,5 @@
-// A machine whose workers are held up now and then, and what plans, what is learnt of costs and
-// what is remembered of plans come to together: no step is bad for good because of what is over.
+// Workers stall now and then. The tests check plans, learned costs and remembered plans together:
+// no kind of step stays slow after the stalls are over.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t kLayers = 32;
 constexpr std::int32_t kWorkers = 12;
 
-struct Kind {  // of burst
+struct Kind {  // kind of burst
   std::int32_t adapters, rows, rank;
   double link_gbps;
 };
@@ -48,12 +48,12 @@ struct Step {
   struct Layer {
     HandoverWork work;
     double stall_s = 0;
-    bool may_wait = false;  // by its plan
+    bool may_wait = false;  // according to the plan
   };
   std::array<Layer, kLayers> layers;
 };
 
-// Workers take `held_up` times as long as `truth` says.
+// Simulates a step in which workers take `held_up` times as long as `truth` says.
 Step run(const CostModel& truth, const PlanRequest& request, const HandoffPlan& plan,
          double held_up) {
   Step step;
@@ -85,8 +85,7 @@ Step run(const CostModel& truth, const PlanRequest& request, const HandoffPlan& 
   return step;
 }
 
-// Knows the machine when nothing holds its workers up, and learns as an engine does
-// (engine/handoff).
+// An engine that knows the machine without stalls and learns as real engines do (engine/handoff).
 class LearningEngine {
  public:
   explicit LearningEngine(const CostModel& figures) : costs_(figures) {
@@ -116,9 +115,9 @@ class LearningEngine {
     return choose_step(costs_, request, learner_, memory_);
   }
 
-  // Whether any layer taught: the next one must not wait, else nobody sees where it ended.
+  // Returns true if a layer gave a lesson. The next layer must not wait, or its end is not visible.
   bool learn(const Step& step, double layer_s) {
-    std::array<std::vector<std::pair<double, double>>, kNumStallKinds> seen;  // ratio, by figures
+    std::array<std::vector<std::pair<double, double>>, kNumStallKinds> seen;  // ratio, model_s
     for (std::size_t l = 0; l + 1 < kLayers; ++l) {
       const Step::Layer& layer = step.layers[l];
       if (layer.work.sites == 0 || step.layers[l + 1].may_wait) continue;
@@ -141,7 +140,8 @@ class LearningEngine {
   PlanMemory memory_;
 };
 
-// What the best of the three ways takes, always gone, if so many steps of a hundred are held up.
+// Returns the mean time of the best of the three ways if it is always used and `share` of the steps
+// stall.
 double best_of(const Kind& kind, double held_up = 1, double share = 0) {
   const CostModel truth = machine(kind);
   double best = std::numeric_limits<double>::infinity();

@@ -64,7 +64,7 @@ TEST(PlanMemory, TellsWhatWasPromisedWhateverWasSeen) {
   EXPECT_EQ(memory.num_situations(), 2U);
 }
 
-// It may have been the first of its kind: a step that was held up once does not settle it.
+// A single stall may have hit the first step of its kind, so it does not settle the matter.
 TEST(PlanMemory, BelievesHalfOfWhatItSawOnce) {
   const PlanSeconds predicted = seconds(kPlan, 40e-3);
   PlanMemory memory;
@@ -113,7 +113,7 @@ TEST(PlanMemory, GoesByHalfOfWhatItSawBesideASituationItDoesNotKnow) {
   EXPECT_DOUBLE_EQ(memory.expected(kHere, predicted)[index_of(PlanWay::wait)], 14);
 }
 
-// A worker that was held up once changes nothing.
+// A single stall changes nothing.
 TEST(PlanMemory, ForgetsWhatHappenedOnce) {
   PlanMemory memory;
   for (int i = 0; i < 20; ++i) {
@@ -135,7 +135,7 @@ TEST(PlanMemory, TriesTheOtherWayOnceInAHundredSteps) {
   EXPECT_EQ(tried, 10);
 }
 
-// So a plan whose costs have healed, or whose machine has become quieter, is found again.
+// This way a plan is used again after its costs have healed or the machine has become quieter.
 TEST(PlanMemory, FindsAWayAgainThatHasBecomeTheBetterOne) {
   PlanMemory memory;
   for (int i = 0; i < 5; ++i) memory.observe(kHere, Way::plan, kPlan, 13e-3);
@@ -148,7 +148,7 @@ TEST(PlanMemory, FindsAWayAgainThatHasBecomeTheBetterOne) {
   EXPECT_EQ(5 + steps, 599) << "but for the hundredth, which tries waiting";
 }
 
-// The worse it is, the longer it takes: half a percent of the time is spent on it.
+// The worse a way is, the more rarely it is tried: trials take half a percent of the time.
 TEST(PlanMemory, TriesWhatIsMuchWorseTheMoreSeldom) {
   for (const double times_as_long : {1.25, 2.0, 5.0}) {
     PlanMemory memory;
@@ -168,7 +168,7 @@ TEST(PlanMemory, TriesWhatIsMuchWorseTheMoreSeldom) {
   }
 }
 
-// As after stalls that are over: nobody said so.
+// The stalls are over, but nothing reports that.
 TEST(PlanMemory, FindsAWayAgainThatWasMuchWorseForAWhile) {
   PlanMemory memory;
   for (int i = 0; i < 5; ++i) memory.observe(kHere, Way::plan, kPlan, 3 * kWait);
@@ -181,7 +181,7 @@ TEST(PlanMemory, FindsAWayAgainThatWasMuchWorseForAWhile) {
   EXPECT_LT(steps, 1500);
 }
 
-// Steps that wait until `memory` would plan again, which then takes `took_s`.
+// Returns the number of steps that wait until `memory` chooses the plan, which then takes `took_s`.
 int waits_until_planned(PlanMemory& memory, const PlanSeconds& predicted, double took_s) {
   int waits = 0;
   for (; memory.choose(kHere, predicted) == Way::wait && waits < 1000; ++waits) {
@@ -191,8 +191,8 @@ int waits_until_planned(PlanMemory& memory, const PlanSeconds& predicted, double
   return waits;
 }
 
-// What held up two steps in a row need not hold up the next: a wait of four times as long for a
-// thousand steps would be a high price for it.
+// A stall in two consecutive steps may not recur, so waiting four times as long for a thousand
+// steps would be too high a price.
 TEST(PlanMemory, TriesSoonAgainWhatWasHeldUp) {
   const PlanSeconds predicted = seconds(kPlan, 4 * kPlan);
   PlanMemory memory;
@@ -212,8 +212,8 @@ TEST(PlanMemory, TriesSoonAgainWhatWasHeldUpForAWhile) {
   }
 }
 
-// Costs by which nothing is handed over, or only what hides behind what is waited for, are never
-// corrected: nobody sees what workers take.
+// If the costs say not to hand over, or only behind other waits, workers are never measured and the
+// costs never corrected.
 TEST(PlanMemory, HopesWhereStepsTeachNothing) {
   const PlanSeconds predicted = seconds(kPlan, 2 * kPlan, 3 * kPlan);
   const double hoped_s = 0.8 * kPlan;
@@ -368,7 +368,7 @@ TEST(PlanMemory, KnowsAfterARestartWhatItKnewBefore) {
   EXPECT_EQ(memory.choose({2, 9, 2}, seconds(kPlan, kWait)), Way::plan);
 }
 
-// However often it is begun anew, the other way is tried.
+// The other way is tried even if the engine restarts often.
 TEST(PlanMemory, CountsOnTowardsTheNextTryAcrossRestarts) {
   PlanLessons kept;
   int tried = 0;

@@ -1,4 +1,4 @@
-// Which steps count as alike: scheduler/planning/coldstart/plan_memory.h.
+// Defines which steps count as alike: scheduler/planning/coldstart/plan_memory.h.
 #include <gtest/gtest.h>
 
 #include "scheduler/planning/coldstart/plan_memory.h"
@@ -13,7 +13,7 @@ struct Case {
   double gbps = 10;
 };
 
-// Of adapters that have as many rows each.
+// Makes a request with adapters that have equally many rows.
 PlanRequest cold_request(std::int32_t rows, int adapters = 1) {
   PlanRequest request;
   request.rows = rows;
@@ -25,7 +25,8 @@ PlanRequest cold_request(std::int32_t rows, int adapters = 1) {
   return request;
 }
 
-// A load that has been ordered `ago` seconds ago in the order of a plan, or that is to be.
+// The situation of a load that was ordered `ago` seconds ago as planned, or that is still to be
+// ordered.
 PlanSituation situation(const Case& of, bool ordered, double ago = 0) {
   CostModel costs;
   costs.link_bytes_per_s = of.gbps * 1e9;
@@ -47,8 +48,8 @@ TEST(PlanSituation, CountsWhatIsStillRead) {
   EXPECT_GT(PlanSituation::of(costs, request).link, whole.link);
 }
 
-// Half of the workers have their cores for themselves while adapters are read from disk: what these
-// took says little of what all would.
+// While adapters are read from disk, half of the workers have no work; the times of the others say
+// little about the times of all.
 TEST(PlanSituation, IsAnotherOneWithHalfOfTheWorkers) {
   CostModel costs;
   PlanRequest request;
@@ -65,7 +66,7 @@ TEST(PlanSituation, IsAnotherOneWithHalfOfTheWorkers) {
   }
 }
 
-// A core that rested is somebody else's for a while.
+// A core that was idle may be used by others for a while.
 TEST(PlanSituation, IsAnotherOneWhereWorkersSleptUntilAMomentBefore) {
   CostModel costs;
   PlanRequest request = cold_request(64);
@@ -82,15 +83,16 @@ TEST(PlanSituation, IsAnotherOneWhereWorkersSleptUntilAMomentBefore) {
   EXPECT_EQ(PlanSituation::of(costs, request).drowsy, 0) << "there are none";
 }
 
-// In whatever order the layers travel: else what a step taught would be known of no admission.
+// The order of the load does not matter, because otherwise admissions could not use the lessons of
+// steps.
 TEST(PlanSituation, IsThatOfTheAdmissionWhenTheStepIsPlanned) {
   for (const Case& each : {Case{256, 1, 10}, Case{64, 8, 10}, Case{8, 1, 25}, Case{2000, 8, 55}}) {
     EXPECT_EQ(situation(each, true, 200e-6), situation(each, false)) << each.rows;
   }
 }
 
-// A turn of a burst is looked at while the steps before it have yet to come, and planned when they
-// have gone.
+// A step of a burst is considered for admission before the earlier steps have run, and planned
+// after them.
 TEST(PlanSituation, CountsFromWhereItsStepBegins) {
   constexpr double kBefore_s = 20e-3;
   CostModel costs;

@@ -1,4 +1,4 @@
-// What a PlanMemory expects of steps of which it knows nothing.
+// The expectations of a PlanMemory for steps that it has never seen.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -15,7 +15,7 @@ PlanSeconds seconds(double plan, double wait) {
   return {wait, plan, std::numeric_limits<double>::infinity()};
 }
 
-// Steps of which nothing was known, each one of its own kind; none lies beside kHere.
+// Steps that are new, each of its own kind; none of them is similar to kHere.
 class UnknownSteps {
  public:
   explicit UnknownSteps(PlanMemory& memory) : memory_(&memory) {}
@@ -36,7 +36,8 @@ double expected_plan_s(const PlanMemory& memory, double plan, PlanSituation wher
   return memory.expected(where, seconds(plan, 14))[index_of(PlanWay::plan)];
 }
 
-// A machine whose cores others want as well: each kind of step would have to find out by itself.
+// Other programs use the machine's cores, and each kind of step would have to find that out by
+// itself.
 TEST(PlanSurprises, ExpectsWhereItKnowsNothingThatWorkersAreAsLateAsElsewhere) {
   PlanMemory memory;
   UnknownSteps steps(memory);
@@ -74,7 +75,7 @@ TEST(PlanSurprises, TellsWorkersThatSleptFromThoseThatWereAwakeForLong) {
   EXPECT_DOUBLE_EQ(expected_plan_s(memory, 10, kHere), 10);
 }
 
-// One kind of step whose plan is off is no reason to doubt others.
+// A wrong plan for one known kind of step is no reason to doubt other kinds.
 TEST(PlanSurprises, IsNotSurprisedByWhatItKnows) {
   PlanMemory memory;
   for (int i = 0; i < 20; ++i) memory.observe({50, 1, 1}, PlanWay::plan, 10, 14);

@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-// By workers or over the link: nobody has a layer before it has been read.
+// Neither workers nor the device can have a layer before it has been read.
 TEST(Planner, NeverEndsALayerBeforeItHasBeenReadAndIsNoSoonerFromASlowerDisk) {
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
@@ -35,12 +35,12 @@ TEST(Planner, NeverEndsALayerBeforeItHasBeenReadAndIsNoSoonerFromASlowerDisk) {
   }
 }
 
-// 1 MB a layer, that a link of 10 GB/s brings in 105 us.
+// Layers of 1 MB, each of which takes 105 us on a link of 10 GB/s.
 ColdAdapter on_its_way(const CostModel& costs, double disk_gbps) {
   const LayerLoad layer = {.a_bytes = 500'000, .b_bytes = 500'000, .sites = 1};
   ColdAdapter adapter = cold(8, layer, 8);
   for (std::size_t l = 0; l < 8; ++l) {
-    const auto megabytes = static_cast<double>(l) - 1;  // the first two have been read
+    const auto megabytes = static_cast<double>(l) - 1;  // two layers have been read
     adapter.a_arrives.push_back(static_cast<double>(l) * costs.load_time(1'000'000, 1));
     adapter.host_arrives.push_back(megabytes * 1e-3 / disk_gbps);
   }
@@ -79,7 +79,7 @@ TEST(PutOffUnread, KeepsTheOrderOfPartsOneAfterAnother) {
   CostModel costs;
   costs.link_bytes_per_s = 10e9;
   ColdAdapter adapter = on_its_way(costs, 1);
-  for (std::size_t l = 0; l < 8; ++l) {  // B of all layers, then A of all
+  for (std::size_t l = 0; l < 8; ++l) {  // B of all layers, then A
     adapter.b_arrives[l] = static_cast<double>(l + 1) * costs.load_time(500'000, 1);
     adapter.a_arrives[l] = static_cast<double>(l + 9) * costs.load_time(500'000, 1);
   }
@@ -93,7 +93,7 @@ TEST(PutOffUnread, KeepsTheOrderOfPartsOneAfterAnother) {
   }
 }
 
-// Read at this speed, from now.
+// Makes a request for an adapter that is read at this speed from now on.
 PlanRequest read_at(double disk_gbps) {
   PlanRequest request = burst(1, 8, qkv_7b(64));
   ColdAdapter& adapter = request.adapters[0];
@@ -105,7 +105,7 @@ PlanRequest read_at(double disk_gbps) {
   return request;
 }
 
-// A slow disk is what everybody waits for: workers have nothing to gain over the link.
+// Behind a slow disk workers have no advantage over the link.
 TEST(Planner, HandsOverWhatAFastDiskBringsAndWaitsForASlowOne) {
   const CostModel costs = sketch(10);
   const auto gain = [&](const PlanRequest& request) {

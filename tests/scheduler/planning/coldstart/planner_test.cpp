@@ -15,7 +15,7 @@
 namespace tandem {
 namespace {
 
-// Every layer by `choice`, loaded in layer order, layers of adapters interleaved.
+// A plan with one choice for all layers, loaded in layer order with the adapters interleaved.
 HandoffPlan all(const CostModel& costs, const PlanRequest& request, LayerChoice choice) {
   HandoffPlan plan;
   std::size_t layers = 0;
@@ -41,7 +41,7 @@ double over_resident(const HandoffPlan& plan) {
 struct SketchCase {
   std::int32_t adapters, tokens;
   double link_gbps;
-  double pipelined, best;  // measured, over the resident step
+  double pipelined, best;  // measured, relative to the resident step
   bool cpu_wins;
 };
 
@@ -92,7 +92,7 @@ void expect_complete_order(const PlanRequest& request, const HandoffPlan& plan) 
   }
 }
 
-// What waiting may cost before anything else is looked for, as a share of the resident step.
+// Share of the resident step up to which the planner accepts a wait without searching further.
 constexpr double kNotWorthIt = 0.06;
 
 TEST(Planner, IsNeverBehindWaitingOrTheCpuAloneWhateverIsAsked) {
@@ -118,8 +118,8 @@ TEST(Planner, IsNeverBehindWaitingOrTheCpuAloneWhateverIsAsked) {
   }
 }
 
-// Of one adapter with something in each layer, none of it on its way: of several, the trial looks
-// at fewer ways to wait in a layer.
+// Tests one adapter that is not loading and has something in each layer; with several, the trial
+// considers fewer ways to wait in a layer.
 TEST(HandoffTimeline, TriesShapesByWhatTheyComeTo) {
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
@@ -175,7 +175,7 @@ TEST(Planner, IsNotSlowerOnAFasterLinkOrWithMoreWorkers) {
     Random random(seed);
     CostModel costs = random_costs(random);
     PlanRequest request = random_request(random, costs);
-    for (ColdAdapter& adapter : request.adapters) {  // their times are of one link
+    for (ColdAdapter& adapter : request.adapters) {  // their times are those of one link
       adapter.a_arrives.clear();
       adapter.b_arrives.clear();
     }
@@ -185,7 +185,7 @@ TEST(Planner, IsNotSlowerOnAFasterLinkOrWithMoreWorkers) {
     request.workers += random.whole(1, 20);
     const double more = end_of(plan_handoff(costs, request));
     worst = std::max({worst, faster / before - 1, more / faster - 1});
-    // The search is no proof: it may miss by a little what it found before.
+    // The search is heuristic, so it may miss an earlier result by a little.
     EXPECT_LE(faster, before * 1.05);
     EXPECT_LE(more, faster * 1.05);
   }
@@ -201,14 +201,14 @@ TEST(Planner, NeedsNoCpuWhenTheLoadHasALeadOverTheStep) {
   for (const LayerChoice choice : plan.choices[0]) EXPECT_EQ(choice, LayerChoice::wait);
 }
 
-// With k layers left to workers the link has 32 - k to bring until the last layer begins, which
-// the stalls put off and the answers hold up: k (load + stall - answers) >= what is missing.
+// If workers take k layers, the link has to bring 32 - k before the last layer begins. The stalls
+// delay that layer, and the answers delay the link: k (load + stall - answers) >= the missing time.
 TEST(Planner, LeavesToWorkersWhatTheLeadDoesNotCover) {
   CostModel costs;
   costs.link_bytes_per_s = 10e9;
   const LayerLoad layer = qkv_7b(64);
   const double load = costs.load_time(layer.a_bytes + layer.b_bytes, layer.copies);
-  costs.xa_extra_s = 1;  // leaves x A^T alone to nobody
+  costs.xa_extra_s = 1;  // makes cpu_xa unattractive
   for (const std::int32_t rows : {1, 16, 64}) {
     for (const double lead_ms : {0.0, 1.0, 2.0, 5.0, 10.0}) {
       SCOPED_TRACE(fmt::format("{} rows, a lead of {} ms", rows, lead_ms));
@@ -225,7 +225,7 @@ TEST(Planner, LeavesToWorkersWhatTheLeadDoesNotCover) {
       request.starts_in = lead_ms * 1e-3;
       const HandoffPlan ahead = plan_handoff(costs, request);
       EXPECT_NEAR(by_workers(ahead), needed, 1);
-      // The lead later the step is planned: its load is where it was thought to be.
+      // The step is planned when the lead is over, with its load as far as predicted.
       put_on_their_way(costs, ahead.order, lead_ms * 1e-3, request.adapters);
       request.starts_in = 0;
       const HandoffPlan then = plan_handoff(costs, request);
@@ -235,7 +235,7 @@ TEST(Planner, LeavesToWorkersWhatTheLeadDoesNotCover) {
   }
 }
 
-// Whatever is believed of workers, and of loads that are under way.
+// This holds for any costs of workers, and for loads that have begun.
 TEST(Planner, EndsNoLayerBeforeItsWeightsCanBeWhereTheyAreComputedFrom) {
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
@@ -268,8 +268,8 @@ TEST(Planner, EndsNoLayerBeforeItsWeightsCanBeWhereTheyAreComputedFrom) {
   }
 }
 
-// Either the step waits for them while the link brings later layers, or the link has the first
-// ones.
+// Either the step waits for the workers while the link brings later layers, or the link brings the
+// first layers.
 TEST(Planner, CountsWithTheTimeInWhichWorkersWake) {
   CostModel costs;
   costs.link_bytes_per_s = 10e9;
@@ -294,11 +294,11 @@ TEST(Planner, CountsWithTheTimeInWhichWorkersWake) {
     before = end_of(plan);
   }
   EXPECT_EQ(plan_handoff(costs, request).choices[0][0], LayerChoice::wait);
-  request.workers_awake_in = 20e-3;  // the link has brought all by then
+  request.workers_awake_in = 20e-3;  // the link has brought everything by then
   EXPECT_EQ(by_workers(plan_handoff(costs, request)), 0);
 }
 
-// Layers that take twice as long give the link twice the time, hidden.
+// Layers that take twice as long hide twice as much of the link's time.
 TEST(Planner, LeavesLessToWorkersOfAStepThatTakesLonger) {
   CostModel costs;
   costs.link_bytes_per_s = 10e9;
@@ -319,7 +319,7 @@ TEST(Planner, WaitsForLoadsOnTheirWayOnlyWhereThatIsSooner) {
   const CostModel costs = sketch(10);
   PlanRequest request = burst(1, 1, qkv_7b(64));
   ColdAdapter& adapter = request.adapters[0];
-  for (std::size_t l = 0; l < 32; ++l) {  // the first half is there, then nothing for long
+  for (std::size_t l = 0; l < 32; ++l) {  // half of the layers are present, then a long gap
     adapter.a_arrives.push_back(l < 16 ? -1 : 1);
     adapter.b_arrives.push_back(l < 16 ? -1 : 1);
   }
@@ -374,7 +374,7 @@ TEST(Planner, WaitsForAllWithoutWorkers) {
     for (const LayerChoice choice : choices) EXPECT_EQ(choice, LayerChoice::wait);
   }
   ASSERT_EQ(plan.order.size(), 4u * 32);
-  for (std::size_t p = 0; p < plan.order.size(); ++p) {  // layers interleaved
+  for (std::size_t p = 0; p < plan.order.size(); ++p) {  // interleaved layers
     EXPECT_EQ(plan.order[p].layer, static_cast<std::int32_t>(p / 4));
   }
 }

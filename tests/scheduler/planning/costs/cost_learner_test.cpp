@@ -64,8 +64,8 @@ TEST(CostLearner, IsNotImpressedByAWorkerThatWasHeldUpOnce) {
   EXPECT_NEAR(learner.factors().stall(kWhole, 1e-3), 1, kNear);
 }
 
-// Of a size that is new, too: a step in which all workers were held up would else have the next
-// ones wait, from which nothing is learnt of workers.
+// This includes new sizes: otherwise a step in which all workers stalled would make the next ones
+// wait, and waiting steps teach nothing about workers.
 TEST(CostLearner, DoesNotGoByTheFirstHandoverOfItsSizeIfThatWasHeldUp) {
   CostLearner learner;
   learner.observe_stall(kWhole, 1e-3, 50e-3);
@@ -90,7 +90,7 @@ TEST(CostLearner, BelievesWhatTookMuchLongerTwice) {
   }
 }
 
-// They are seen in every step, whatever is believed of them.
+// Layers are measured in every step, so a wrong belief is soon corrected.
 TEST(CostLearner, BelievesLayersThatTookMuchLongerAtOnce) {
   CostLearner learner;
   learner.observe_layers(8, 4e-3, 40e-3);
@@ -108,8 +108,8 @@ TEST(CostLearner, TakesBoundsOfLayersForWhatContradictsThem) {
   CostLearner learner;
   learner.bound_layers(8, 4e-3, 5e-3, Bound::at_most);
   learner.bound_layers(8, 4e-3, 3e-3, Bound::at_least);
-  learner.bound_layers(8, 4e-3, 3.5e-3, Bound::at_most);   // near enough
-  learner.bound_layers(8, 4e-3, 4.5e-3, Bound::at_least);  // near enough
+  learner.bound_layers(8, 4e-3, 3.5e-3, Bound::at_most);   // within the tolerance
+  learner.bound_layers(8, 4e-3, 4.5e-3, Bound::at_least);  // within the tolerance
   EXPECT_EQ(learner.observed(), 0U);
   learner.bound_layers(8, 4e-3, 2e-3, Bound::at_most);
   EXPECT_NEAR(learner.factors().layers.of(8), 0.5, kNear);
@@ -119,7 +119,7 @@ TEST(CostLearner, TakesBoundsOfLayersForWhatContradictsThem) {
   EXPECT_EQ(learner.observed(), 2U);
 }
 
-// Else what lies half way between two sizes would never be right.
+// Otherwise a size half way between two known ones would never be corrected.
 TEST(CostLearner, TakesBoundsForBothSizesAroundIt) {
   CostLearner learner;
   learner.observe_layers(8, 4e-3, 4e-3);
@@ -159,13 +159,13 @@ TEST(CostLearner, IgnoresWhatIsNoMeasurement) {
   learner.observe_stall(kWhole, std::nan(""), 1);
   learner.observe_stall(kWhole, HUGE_VAL, 1);
   learner.observe_stall(kWhole, 1e-3, std::nan(""));
-  learner.observe_stall(kWhole, 1e-3, -5e-3);  // steps were taken to be slower than this one
+  learner.observe_stall(kWhole, 1e-3, -5e-3);  // the step was faster than predicted
   learner.observe_stall(kWhole, 1e-3, 1);
   EXPECT_EQ(learner.observed(), 0U);
   EXPECT_EQ(learner.factors(), CostFactors());
 }
 
-// Stalls that are off by any factors, by their size and kind, are known within a tenth after 50.
+// Factors of stalls by size and kind are learned to within a tenth after 50 observations.
 TEST(CostLearner, HealsWhateverFactorsTheCostsAreOffBy) {
   for (unsigned seed = 1; seed <= 50; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
@@ -186,7 +186,7 @@ TEST(CostLearner, HealsWhateverFactorsTheCostsAreOffBy) {
   }
 }
 
-// A prompt of 256 tokens that takes longer than thought says nothing about one of 16.
+// A prompt of 256 tokens that takes longer than predicted says nothing about one of 16.
 TEST(CostLearner, KnowsLayersByTheirRows) {
   CostLearner learner;
   for (int i = 0; i < 5; ++i) {
@@ -200,7 +200,7 @@ TEST(CostLearner, KnowsLayersByTheirRows) {
   EXPECT_NEAR(costs.layer_time(4096) / costs.modelled_layer(4096), 7.5 / 6.2, kNear);
 }
 
-// Answers of workers that crossed meanwhile make a load slower than the link is.
+// Workers' answers on the same link make a load slower than the link allows.
 TEST(CostLearner, TakesALinkToBeAsFastAsItWasAtItsBest) {
   CostLearner learner;
   for (int i = 0; i < 9; ++i) learner.observe_loads(2e-3, i % 3 == 0 ? 4.4e-3 : 6e-3);

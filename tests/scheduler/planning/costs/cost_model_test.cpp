@@ -15,7 +15,7 @@ TEST(CostModel, SlowedSaysOfEverythingThatItTakesSoManyTimesAsLong) {
     return std::uniform_int_distribution<int>(least, most)(random);
   };
   CostModel costs;
-  costs.factors.link = 2;  // what was seen of the old figures says nothing of others
+  costs.factors.link = 2;  // learned from the old figures, so not valid for others
   const CostModel plain = costs.slowed(1);
   EXPECT_EQ(plain.factors, CostFactors());
   for (const double times : {3.0, 1.0 / 3, 1.7}) {

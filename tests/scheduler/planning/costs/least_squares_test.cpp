@@ -50,7 +50,7 @@ TEST(LeastSquares, RecoversRandomCoefficientsThroughNoise) {
 }
 
 TEST(LeastSquares, GivesNoCoefficientBelowZero) {
-  // Falls with x: the best that is not negative is a constant.
+  // The values fall with x, so the best non-negative fit is a constant.
   const auto fit = fit_linear({{1, 1}, {1, 2}, {1, 3}}, {3, 2, 1});
   ASSERT_TRUE(fit.ok());
   EXPECT_EQ(fit->coefficients[1], 0);

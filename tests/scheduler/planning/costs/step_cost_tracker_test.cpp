@@ -20,7 +20,7 @@ struct TrackedLoad {
   PrefillLoad prefill;
 };
 
-// Steps as an engine runs them: 8 to 31 rows, a prompt in every third.
+// Typical steps of an engine: 8 to 31 rows, and a prompt in every third step.
 TrackedLoad tracked_load(std::mt19937_64& random) {
   const auto rows = static_cast<std::int64_t>(8 + random() % 24);
   const auto rank = static_cast<std::int32_t>(8U << (random() % 4));
@@ -37,7 +37,7 @@ TrackedLoad tracked_load(std::mt19937_64& random) {
   return load;
 }
 
-// The mean of |predicted / real - 1| over some steps.
+// Mean of |predicted / real - 1| over some steps.
 double error_of(const StepCosts& costs, const StepCosts& truth, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   double sum = 0;
@@ -65,7 +65,7 @@ TEST(StepCostTracker, HealsAStaleProfile) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937_64 random(seed);
     StepCosts truth = kProfile;
-    truth.step_s *= 1.8;  // another clock speed
+    truth.step_s *= 1.8;  // a different clock speed
     truth.rank_s *= 0.6;  // and better kernels
     StepCostTracker tracker(kProfile);
     EXPECT_GT(error_of(tracker.costs(), truth, 99), 0.2);
@@ -118,9 +118,9 @@ TEST(StepCostTracker, IsNotMovedByAStall) {
     StepCostTracker tracker(kProfile);
     feed(tracker, kProfile, random, 500, 0.02);
     const TrackedLoad load = tracked_load(random);
-    EXPECT_TRUE(tracker.observe(load.decode, load.prefill, 5.0));  // 100 times a step
+    EXPECT_TRUE(tracker.observe(load.decode, load.prefill, 5.0));  // 100 times a step's time
     EXPECT_LT(error_of(tracker.costs(), kProfile, 99), 0.02);
-    // Nor by one in a hundred steps.
+    // One such step in a hundred has no effect either.
     for (int i = 0; i < 20; ++i) {
       feed(tracker, kProfile, random, 99, 0.02);
       const TrackedLoad again = tracked_load(random);
@@ -131,7 +131,7 @@ TEST(StepCostTracker, IsNotMovedByAStall) {
 }
 
 TEST(StepCostTracker, StaysRightThroughHoursOfTheSameBatch) {
-  // Nothing new is learned; forgetting must not blow the filter up.
+  // Repeated observations contain nothing new, so forgetting must not make the filter diverge.
   StepCostTracker tracker(kProfile);
   const DecodeLoad load{.requests = 4, .rank_sum = 32, .rank_max = 8, .context_tokens = 400};
   for (int i = 0; i < 200'000; ++i) {

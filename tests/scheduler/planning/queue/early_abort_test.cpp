@@ -75,7 +75,7 @@ TEST(EarlyAbort, CountsByAClock) {
   };
   go_on(3, 2);
   EXPECT_TRUE(abort.is_overloaded());
-  EXPECT_NEAR(abort.retry_after_s(4000), 10, 1);  // 400 a second are admitted
+  EXPECT_NEAR(abort.retry_after_s(4000), 10, 1);  // 400 per second are admitted
   go_on(2, 2);
   EXPECT_FALSE(abort.is_overloaded());
 }
@@ -108,7 +108,7 @@ TEST(EarlyAbort, SaysWhenToComeAgainWithinBounds) {
   EarlyAbort abort;
   EXPECT_DOUBLE_EQ(abort.retry_after_s(1000), 1) << "nothing is known yet";
   for (int i = 0; i < 2000; ++i) abort.end_period(4, 2, 0.1);
-  EXPECT_NEAR(abort.retry_after_s(100), 5, 0.01);  // 100 waiting, 20 a second
+  EXPECT_NEAR(abort.retry_after_s(100), 5, 0.01);  // 100 wait, 20 per second are admitted
   EXPECT_DOUBLE_EQ(abort.retry_after_s(1), 1);
   EXPECT_DOUBLE_EQ(abort.retry_after_s(1'000'000), 60);
 }

@@ -90,7 +90,7 @@ TEST(FairShare, CountsARequestWhileItStays) {
   EXPECT_EQ(share.num_present(), 0U);
 }
 
-// Of two tenants that always wait, neither gets more than a request ahead, whatever their sizes.
+// If two tenants always wait, neither gets more than one request ahead, whatever the sizes.
 TEST(FairShare, KeepsTenantsWithinARequestOfEachOther) {
   std::mt19937_64 random(test_seed());
   FairShare share;

@@ -22,7 +22,7 @@ class Queue {
     entries_.back().arrival = entries_.size();
     return entries_.back();
   }
-  // Arrivals, in the order of admission.
+  // Returns the arrival numbers in the order of admission.
   std::vector<std::uint64_t> arranged(QueueOrder& order, std::vector<std::uint64_t> in_batch = {},
                                       bool overloaded = false) {
     std::vector<QueueEntry*> waiting;
@@ -70,7 +70,7 @@ TEST(QueueOrder, LetsTenantsTakeTurnsByTheServiceTheyHaveHad) {
   for (int i = 0; i < 3; ++i) queue.add({.prompt_tokens = 10, .tenant = &a});
   for (int i = 0; i < 4; ++i) queue.add({.prompt_tokens = 10, .tenant = &b});
   QueueOrder order({.fair = true});
-  // a at 15, b at 0: b (0), b (10), a (15), b (20), a (25), b (30), a (35)
+  // Service: a at 15, b at 0. Order: b (0), b (10), a (15), b (20), a (25), b (30), a (35).
   EXPECT_THAT(queue.arranged(order), ElementsAre(4, 5, 1, 6, 2, 7, 3));
 }
 
@@ -82,7 +82,7 @@ TEST(QueueOrder, FillsABatchWithRequestsOfTheAdaptersInIt) {
   queue.add({.adapter = 0});
   queue.add({.adapter = 7});
   QueueOrder order({.adapter_clusters = 2});
-  // 1 is in the batch, 7 becomes the second; 8 waits, the base model does not.
+  // Adapter 1 is in the batch and 7 becomes the second; 8 waits, the base model does not.
   EXPECT_THAT(queue.arranged(order, {1}), ElementsAre(1, 2, 4, 5, 3));
   EXPECT_THAT(queue.arranged(order, {1, 8}), ElementsAre(2, 3, 4, 1, 5));
 }
@@ -117,7 +117,7 @@ TEST(QueueOrder, PassesNobodyOverByWhoWasDueBefore) {
   EXPECT_EQ(late.passed_over, 0U);
 }
 
-// Credits for what clusters make it wait are not a tenant's way around its turn.
+// Credits for the waits that clustering causes do not let a tenant overtake in fair order.
 TEST(QueueOrder, KeepsTheTurnsOfTenantsThoughAWholeBacklogWasPassedOver) {
   FairShare share;
   FairShare::Tenant& busy = share.enter("busy");
@@ -134,7 +134,7 @@ TEST(QueueOrder, KeepsTheTurnsOfTenantsThoughAWholeBacklogWasPassedOver) {
   EXPECT_THAT(queue.arranged(order, {1}), ElementsAre(4, 5, 1, 6, 2, 3));
 }
 
-// Whatever is chosen: nobody is lost, and nobody is passed over beyond the bound.
+// With any choices every request is admitted, and none is passed over beyond the bound.
 TEST(QueueOrder, AdmitsEverybodyInBoundedTime) {
   std::mt19937_64 random(test_seed());
   for (int round = 0; round < 20; ++round) {
@@ -148,7 +148,7 @@ TEST(QueueOrder, AdmitsEverybodyInBoundedTime) {
     std::deque<QueueEntry> waiting;
     std::uint64_t arrivals = 0;
     for (int step = 0; step < 500; ++step) {
-      // As many come as go, most of them of the adapter in the batch: a crowd that never ends.
+      // Arrivals replace those admitted, mostly for the adapter in the batch: an endless crowd.
       waiting.push_back({.arrival = ++arrivals,
                          .has_deadline = random() % 2 == 0,
                          .adapter = random() % 10 == 0 ? 1 + random() % 5 : 1,

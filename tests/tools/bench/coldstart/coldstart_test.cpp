@@ -1,4 +1,4 @@
-// The parts of `tandem bench coldstart`; the command itself is run by bench_command_test.
+// Tests parts of `tandem bench coldstart`; bench_command_test runs the command itself.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ TEST(ColdAdapters, WritesFoldersThatReadBackAsWhatTheyWereMadeFrom) {
   for (const DType dtype : {DType::bf16, DType::f32}) {
     const ModelSpec config = test::small_model(2);
     ColdAdapters adapters(config, dtype);
-    const auto folders = adapters.folders(5);  // no multiple of what rows are padded to
+    const auto folders = adapters.folders(5);  // not a multiple of the padding of rows
     ASSERT_TRUE(folders) << folders.status().message();
     ASSERT_EQ(folders->size(), ColdAdapters::kContents);
     for (std::size_t i = 0; i < folders->size(); ++i) {

@@ -45,7 +45,7 @@ TEST(CostHealing, IsShownStageByStage) {
   EXPECT_DOUBLE_EQ(rows[0][5].get<double>(), 200) << "%";
 }
 
-// A median that steps of before are in says nothing of after.
+// A median that includes earlier steps says nothing about the later ones.
 TEST(CostHealing, IsNotJudgedByFewerStepsThanAreRemembered) {
   const nlohmann::json report = reported({healing(3, 63, 0.05), healing(1.0 / 3, 64, 0.07)});
   EXPECT_TRUE(report["bars"].empty());

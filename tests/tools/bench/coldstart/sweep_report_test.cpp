@@ -11,7 +11,7 @@ using ::testing::EndsWith;
 const std::vector<AdapterMode> kModes = {AdapterMode::cached, AdapterMode::planned,
                                          AdapterMode::pipelined, AdapterMode::on_demand};
 
-// Seconds of `planned` and of the better of the two others.
+// `planned` and `other` (the better of two): seconds.
 SweepCell cell(double link_gbps, bool on_disk, double planned, double other) {
   SweepCell cell;
   cell.link_gbps = link_gbps;

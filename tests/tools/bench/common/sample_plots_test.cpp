@@ -19,7 +19,7 @@ TEST(SamplePlots, PutWhatIsToBeComparedIntoOnePlot) {
   EXPECT_EQ(plots[0].x_label, "ms");
   ASSERT_EQ(plots[0].series.size(), 2U);
   EXPECT_EQ(plots[0].series[0].name, "decode step, batch 1");
-  // A staircase: at each value, from the share below it to the share that is not above it.
+  // A staircase: at each value it rises from the share below it to the share up to it.
   const std::vector<std::pair<double, double>> stairs = {{1, 0},       {1, 1.0 / 3}, {2, 1.0 / 3},
                                                          {2, 2.0 / 3}, {3, 2.0 / 3}, {3, 1}};
   EXPECT_EQ(plots[0].series[0].points, stairs);

@@ -16,7 +16,7 @@ constexpr std::int32_t kPrompt = 16;
 std::unique_ptr<ExecutorBench> make_bench(Device& device, bool straight) {
   ExecutorBenchOptions options;
   options.batch = kBatch;
-  options.context = 40;  // in more than one piece
+  options.context = 40;  // more than one piece
   options.prefill_tokens = kPrompt;
   options.sets = {{"rank 8 qkv", 8, qkv_modules(), kBatch}};
   options.straight = straight;

@@ -1,5 +1,5 @@
-// The handoff's benchmark, small: that it checks, times and judges. TANDEM_TEST_DEVICE=cuda runs it
-// in earnest and prints what it found.
+// A small run of the handoff's benchmark: it checks, times and judges. TANDEM_TEST_DEVICE=cuda runs
+// the full one and prints the results.
 #include "tools/bench/measure/bench_handoff.h"
 
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 namespace tandem {
 namespace {
 
-// A second for 100 bytes, or for 1000 operations; a step reads 100 of weights.
+// 100 bytes or 1000 operations take a second; a step reads 100 bytes of weights.
 ByteCosts round_costs() {
   ByteCosts costs;
   costs.copy = 100;
@@ -21,7 +21,7 @@ ByteCosts round_costs() {
 }
 
 TEST(ByteFloor, ReadsTheWeightsInEveryStepAndAllTokensSoFar) {
-  // 100 + 10, 100 + 11, 100 + 12
+  // The three steps read 100 + 10, 100 + 11 and 100 + 12 bytes.
   EXPECT_DOUBLE_EQ(least_seconds({{5, "", 10, 3}}, round_costs()), 3.33);
   EXPECT_EQ(least_seconds({}, round_costs()), 0);
 }
@@ -34,12 +34,12 @@ TEST(ByteFloor, ReadsAnAdapterOnceForAllOfItsSequences) {
 }
 
 TEST(ByteFloor, IsTheArithmeticOfPromptsWhereThatTakesLonger) {
-  EXPECT_DOUBLE_EQ(least_seconds({{0, "", 500, 1}}, round_costs()), 6);  // 5 s of 10 for products
+  EXPECT_DOUBLE_EQ(least_seconds({{0, "", 500, 1}}, round_costs()), 6);  // the prompt takes 5 s
 }
 
 TEST(ByteFloor, WaitsForArrivals) {
   EXPECT_DOUBLE_EQ(least_seconds({{0, "", 10, 1}, {50, "", 10, 1}}, round_costs()), 50 + 1.1);
-  // Comes during the first of two steps: the second has both.
+  // The second request comes during the first of two steps, so the second step has both.
   EXPECT_DOUBLE_EQ(least_seconds({{0, "", 10, 2}, {0.5, "", 10, 1}}, round_costs()), 1.1 + 1.21);
 }
 
@@ -53,7 +53,7 @@ TEST(ByteFloor, TakesARequestWhenThereIsRoomForIt) {
   costs.max_prompt_tokens = 15;
   EXPECT_DOUBLE_EQ(least_seconds(two, costs), apart);
   costs = round_costs();
-  costs.pool_bytes = 60;  // 31 for the first, 41 for the second
+  costs.pool_bytes = 60;  // 31 bytes for the first request, 41 for the second
   EXPECT_DOUBLE_EQ(least_seconds(two, costs), apart);
   costs.pool_bytes = 72;
   EXPECT_DOUBLE_EQ(least_seconds(two, costs), 1.7);

@@ -39,7 +39,7 @@ TEST(AnswerReader, NotesWhenTokensCome) {
   EXPECT_EQ(answer.first, at_ms(10));
   EXPECT_EQ(answer.last, at_ms(20));
   EXPECT_THAT(answer.gaps_ms, ElementsAre(3, 7));
-  EXPECT_EQ(answer.events, 3);  // one of them says nothing: a part of a character
+  EXPECT_EQ(answer.events, 3);  // one of them has no text, only a part of a character
   EXPECT_EQ(answer.text, "one two");
   EXPECT_EQ(answer.prompt_tokens, 7);
   EXPECT_EQ(answer.output_tokens, 3);

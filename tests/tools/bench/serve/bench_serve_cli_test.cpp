@@ -1,4 +1,4 @@
-// `tandem bench serve`, as it is typed.
+// Runs `tandem bench serve` as a command.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -56,7 +56,7 @@ TEST(BenchServe, MeasuresItsStubAndWritesJsonAndPage) {
                                    "--html",
                                    page_file});
   ASSERT_EQ(ran.status, 0) << ran.error;
-  EXPECT_EQ(ran.error, "");  // the progress line is for terminals and long runs
+  EXPECT_EQ(ran.error, "");  // the progress line appears only on terminals and in long runs
   const nlohmann::json json = read_json(file);
   EXPECT_EQ(json["completed"], 40);
   EXPECT_EQ(json["ttfts"].size(), 40U);
@@ -98,7 +98,7 @@ TEST(BenchServe, SweepsAndFindsTheEndOfTheRange) {
   EXPECT_EQ(json["knee"], 200);
 }
 
-// Ctrl-C when three requests have been served; how it ends.
+// Sends Ctrl-C after three requests were served; returns the exit status.
 int interrupt(Process& process, StubServer& stub) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   while (stub.served().size() < 3 && std::chrono::steady_clock::now() < until) {

@@ -1,4 +1,4 @@
-// The load generator against servers whose delays and faults are known.
+// The load generator with servers of known delays and faults.
 #include "tools/bench/serve/load_run.h"
 
 #include <gmock/gmock.h>
@@ -54,7 +54,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// Of what the stub says of each answer.
+// Median of a value that the stub reports for each answer.
 template <typename Of>
 double median_ms(const std::vector<StubServed>& served, const Of& of) {
   std::vector<double> values;
@@ -79,7 +79,7 @@ TEST_F(LoadRun, ReportsAKnownDistributionOfDelays) {
   });
   ASSERT_TRUE(stub.start().ok());
   ArrivalOptions arrivals;
-  // As many a second as one slow core can send, too.
+  // A rate that one slow core can send.
   arrivals.requests_per_s = sanitized() ? 50 : 200;
   const std::int64_t requests = sanitized() ? 100 : 300;
   const LoadOutcome outcome = run(plan_of(requests, arrivals, kTokens), stub.port());
@@ -88,14 +88,15 @@ TEST_F(LoadRun, ReportsAKnownDistributionOfDelays) {
   EXPECT_EQ(figures.output_tokens, requests * kTokens);
   const auto served = stub.served();
   ASSERT_EQ(static_cast<std::int64_t>(served.size()), requests);
-  // Held against what the stub says it did, not what it was to do: a busy machine delays it, too.
+  // Compared with the stub's actual times, not the planned ones, because a busy machine delays it,
+  // too.
   const double ttft_ms = median_ms(served, &StubServed::ttft_s);
   const double e2el_ms = median_ms(served, &StubServed::e2el_s);
   const double tpot_ms = median_ms(
       served, [](const StubServed& one) { return (one.e2el_s - one.ttft_s) / (kTokens - 1); });
-  // 2 %, and what it takes beyond the stub's clock that a request is read and an answer's event
-  // is: two threads that wait for their turn. The stub's own lateness says how long that is here
-  // and now; the millisecond is the way through the kernel.
+  // The tolerance is 2 %, and the time outside the stub's clock for reading a request and an
+  // answer's event, during which two threads wait for a core. The stub's own delay shows how long
+  // such waits are on this machine; the millisecond is for the kernel.
   const double wait_ms = 1 + 2 * std::max(0.0, ttft_ms - median(asked_ms));
   EXPECT_NEAR(figures.ttft_ms.median(), ttft_ms, 0.02 * ttft_ms + wait_ms);
   EXPECT_NEAR(figures.e2el_ms.median(), e2el_ms, 0.02 * e2el_ms + wait_ms);
@@ -105,8 +106,8 @@ TEST_F(LoadRun, ReportsAKnownDistributionOfDelays) {
 }
 
 TEST_F(LoadRun, TellsTheDelayOfUsersWhenTheServerIsTooSlow) {
-  // One place, 20 ms each: 50 a second; 200 a second come. The n-th is due at 5 n ms and begins at
-  // 20 n ms.
+  // One request runs at a time for 20 ms, so 50 per second are served, but 200 arrive. The n-th is
+  // due at 5 n ms and begins at 20 n ms.
   StubServer stub([](std::int64_t) { return StubDelays{0.02, 0}; });
   ASSERT_TRUE(stub.start().ok());
   ArrivalOptions arrivals;
@@ -132,7 +133,7 @@ TEST_F(LoadRun, SendsOnTimeWhateverBecomesOfThoseBefore) {
   const LoadOutcome outcome = run(plan_of(100, arrivals, 1), stub.port());
   const LoadFigures figures = figures_of(outcome.records, outcome.duration_s, {}, CountFrom::due);
   EXPECT_EQ(figures.completed, 100);
-  EXPECT_GT(figures.most_concurrent, 90);  // all came within 0.2 s
+  EXPECT_GT(figures.most_concurrent, 90);  // all arrive within 0.2 s
 }
 
 TEST_F(LoadRun, ALimitWithoutARateMakesRequestsDueWhenAPlaceIsFree) {
@@ -145,7 +146,7 @@ TEST_F(LoadRun, ALimitWithoutARateMakesRequestsDueWhenAPlaceIsFree) {
   EXPECT_EQ(figures.completed, 100);
   EXPECT_EQ(figures.most_concurrent, 4);
   EXPECT_GT(outcome.duration_s, 25 * 0.02);
-  // From the run's begin it would be half of that.
+  // Counted from the run's start it would be half of that.
   EXPECT_LT(figures.ttft_ms.median(), outcome.duration_s * 1e3 / 4);
 }
 
@@ -197,7 +198,7 @@ TEST_F(LoadRun, StopsWhenItIsToldToAndKeepsWhatItHas) {
   EXPECT_LT(outcome.duration_s, 30);
 }
 
-// What a stream says before it waits for ever, breaks or ends.
+// A stream that sends some bytes and then stops, breaks or ends.
 class SaysAndEnds final : public BodySource {
  public:
   SaysAndEnds(std::string text, Pull end) : text_(std::move(text)), end_(end) {}
@@ -212,7 +213,7 @@ class SaysAndEnds final : public BodySource {
   Pull end_;
 };
 
-// Answers as the model's name says.
+// The behaviour depends on the model's name.
 class FaultyHandler final : public HttpHandler {
  public:
   std::optional<HttpResponse> screen(const HttpRequest&) override { return std::nullopt; }

@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// What a server that is made for `capacity` requests a second does to 20 requests.
+// Returns the report of 20 requests at a server that can serve `capacity` requests per second.
 ServeReport served(double rate, double capacity, bool has_objective) {
   ServeReport report;
   report.conditions.metrics = {"ttft", "e2el"};

@@ -26,7 +26,7 @@ TEST(HelpText, ListsFlagDefaultVariableAndKeyUnderItsGroup) {
   EXPECT_THAT(help, HasSubstr("  --device auto|cuda|host\n      where to compute; auto: a GPU if "
                               "one can be used, otherwise the host\n"
                               "      (default auto, TANDEM_DEVICE, key device)\n"));
-  EXPECT_EQ(help.find("--port"), std::string::npos);  // another command's
+  EXPECT_EQ(help.find("--port"), std::string::npos);  // belongs to another command
 }
 
 TEST(HelpText, SaysOfSwitchesWhetherTheyCanBeTurnedOff) {

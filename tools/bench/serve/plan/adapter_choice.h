@@ -1,4 +1,4 @@
-// Which model each request of a run is for.
+// Chooses a model for each request of a run.
 #pragma once
 
 #include <cstdint>
@@ -13,27 +13,27 @@ namespace tandem {
 
 inline constexpr std::int32_t kBaseModel = -1;  // in place of an adapter's number
 
-// `--lora-mix NAME=SHARE`, `--lora-rates NAME=REQUESTS_PER_S`.
+// Values of `--lora-mix NAME=SHARE` and `--lora-rates NAME=REQUESTS_PER_S`.
 using NamedNumbers = std::vector<std::pair<std::string, double>>;
-// Refuses what has no '=', numbers that are not above zero, and a name that comes twice; `setting`
-// is named.
+// Refuses a text without '=', a number that is not above zero, and a repeated name; the error names
+// `setting`.
 Result<NamedNumbers> parse_named_numbers(const std::string& setting,
                                          const std::vector<std::string>& texts);
 
 struct AdapterChoiceOptions {
-  std::string assignment = "random";     // or round-robin: in the order of their names' list
-  std::string distribution = "uniform";  // of random: uniform, distinct, skewed, azure
-  double zipf_alpha = 1.5;               // of skewed: the i-th is asked for 1 / i^alpha as often
-  NamedNumbers mix;                      // shares of adapters and "base"; instead of the above
+  std::string assignment = "random";     // or round-robin: in the order of the list of names
+  std::string distribution = "uniform";  // if random: uniform, distinct, skewed, azure
+  double zipf_alpha = 1.5;               // if skewed: the i-th has a weight of 1 / i^alpha
+  NamedNumbers mix;                      // shares of adapters and of "base"; replaces the above
 };
 
-// An adapter's number in `names` for each of `count` requests, or kBaseModel. No names: all are for
-// the base. Distinct is an error if there are more requests than names.
+// Returns for each of `count` requests an adapter's index in `names`, or kBaseModel. Without names
+// all are for the base. It is an error if `distinct` has fewer names than requests.
 Result<std::vector<std::int32_t>> choose_adapters(const AdapterChoiceOptions& options,
                                                   const std::vector<std::string>& names,
                                                   std::int64_t count, std::mt19937_64& random);
 
-// The number of `name` in `names`; kBaseModel for "base". Anything else is an error.
+// Returns the index of `name` in `names`; kBaseModel for "base". Another name is an error.
 Result<std::int32_t> lora_number(const std::string& name, const std::vector<std::string>& names);
 
 }  // namespace tandem

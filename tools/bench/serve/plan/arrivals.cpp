@@ -6,10 +6,10 @@
 namespace tandem {
 namespace {
 
-// One request in 12 days: times of more are no times.
+// One request in 12 days: a smaller rate gives no meaningful times.
 constexpr double kLeastRate = 1e-6;
 
-// The rate at the `place`-th of `count` bursts.
+// Returns the rate at burst number `place` of `count`.
 double rate_at(const ArrivalOptions& options, std::int64_t place, std::int64_t count) {
   if (options.ramp_up.empty()) return options.requests_per_s;
   const double share = count < 2 ? 0 : static_cast<double>(place) / static_cast<double>(count - 1);

@@ -22,12 +22,12 @@ constexpr std::uint64_t kMaxDatasetBytes = std::uint64_t{4} << 30;
 constexpr std::int32_t kMaxTokens = 10'000'000;
 constexpr std::int64_t kRandomOutput = 128;
 constexpr std::int64_t kCustomOutput = 256;
-// Of conversations: shorter ones are no questions, longer ones did not fit the models that the
-// published figures are of.
+// Limits for conversations: shorter ones are no questions, and longer ones did not fit the models
+// of the published figures.
 constexpr std::int32_t kFewestShared = 4;
 constexpr std::int32_t kMostSharedPrompt = 1024;
 constexpr std::int32_t kMostShared = 2048;
-constexpr double kBytesPerToken = 4;  // of English, where no tokenizer counts
+constexpr double kBytesPerToken = 4;  // of English text, for use without a tokenizer
 
 std::int32_t count_tokens(const std::string& text, const Tokenizer* tokenizer) {
   if (tokenizer != nullptr) {
@@ -77,7 +77,7 @@ Dataset random_prompts(const DatasetOptions& options, std::int64_t count) {
   return dataset;
 }
 
-// Calls `read` with each line that is not empty, until it has given `most` of them.
+// Calls `read` for each line that is not empty, up to `most` times.
 Status each_line(std::string_view text, std::int64_t most,
                  const std::function<Status(const json&)>& read) {
   for (std::int64_t number = 1, taken = 0; !text.empty() && taken < most; ++number) {
@@ -140,7 +140,8 @@ Result<Dataset> parse_custom(const DatasetOptions& options, std::string_view tex
   return dataset;
 }
 
-// What the first two turns of a conversation make; nothing if they are no question and answer.
+// Makes a prompt of a conversation's first two messages; nothing if they are no question and
+// answer.
 std::optional<LoadPrompt> shared_prompt(const json& entry, const DatasetOptions& options,
                                         const Tokenizer* tokenizer) {
   const auto turns = entry.find("conversations");

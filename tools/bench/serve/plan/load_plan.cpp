@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-// Separate, so that one option does not change what others draw.
+// Random streams are separate, so that one option does not change what the others draw.
 constexpr std::uint64_t kArrivalDraws = 1;
 constexpr std::uint64_t kAdapterDraws = 2;
 
@@ -25,7 +25,7 @@ Status plan_trace(const LoadPlanOptions& options, const Dataset& dataset, LoadPl
     PlannedRequest request;
     request.due_s = dataset.due_s[i];
     if (const std::string& name = dataset.adapters[i]; !name.empty() && plan.adapters.empty()) {
-      // The names that the trace has are the server's.
+      // The adapter names in the trace are used as the server's.
       plan.adapters = dataset.adapters;
       std::sort(plan.adapters.begin(), plan.adapters.end());
       plan.adapters.erase(std::unique(plan.adapters.begin(), plan.adapters.end()),

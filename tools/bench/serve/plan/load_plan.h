@@ -1,5 +1,5 @@
-// A run before it runs: which request comes when, for which model, with which prompt. The same
-// options and seed give the same plan, whatever server answers.
+// A run's plan: for each request its time, model and prompt. Equal options and seeds give equal
+// plans, independent of the server.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@
 namespace tandem {
 
 struct PlannedRequest {
-  double due_s = 0;                   // from the run's begin
-  std::int32_t adapter = kBaseModel;  // of LoadPlan::adapters
-  std::int32_t prompt = 0;            // of LoadPlan::prompts
-  std::int32_t burst = 0;             // those that come together have the same number
+  double due_s = 0;                   // from the run's start
+  std::int32_t adapter = kBaseModel;  // index in LoadPlan::adapters
+  std::int32_t prompt = 0;            // index in LoadPlan::prompts
+  std::int32_t burst = 0;             // the same number for requests that come together
 };
 
 struct LoadPlanOptions {
@@ -25,20 +25,20 @@ struct LoadPlanOptions {
   ArrivalOptions arrivals;
   AdapterChoiceOptions choice;
   std::vector<std::string> adapters;
-  NamedNumbers rates;  // each of these has arrivals of its own; instead of a rate for all
+  NamedNumbers rates;  // own arrivals for each of these adapters; replaces a common rate
   std::uint64_t seed = 0;
 };
 
 struct LoadPlan {
-  std::vector<PlannedRequest> requests;  // by due_s
+  std::vector<PlannedRequest> requests;  // in the order of due_s
   std::vector<std::string> adapters;
   std::vector<LoadPrompt> prompts;
-  // No request has a time of its own: one is due when those before are sent and the limit on how
-  // many run lets it.
+  // Requests have no times: each one is due when all before it are sent and max_concurrency allows
+  // it.
   bool all_at_once = false;
 };
 
-// A data set's own times and adapters go first: then options that say otherwise are refused.
+// Times and adapters of the data set come first: options that contradict them are refused.
 Result<LoadPlan> make_load_plan(const LoadPlanOptions& options, Dataset dataset);
 
 }  // namespace tandem

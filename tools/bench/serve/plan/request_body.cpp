@@ -47,7 +47,7 @@ std::string request_body(const BodyOptions& options, std::string_view model,
   fields.update(options.extra);
   std::string body = dump_lossy(fields);
   body.pop_back();
-  // Ids by hand: thousands of them are most of a request's time otherwise.
+  // Ids are written by hand: with a JSON library thousands of them take most of a request's time.
   const bool has_ids = !prompt.ids.empty() || !prompt.pieces.empty();
   if (is_chat) {
     const ordered_json message = {{"role", "user"}, {"content", maker.text_of(prompt)}};

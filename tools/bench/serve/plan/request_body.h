@@ -1,4 +1,4 @@
-// The JSON of a request, in OpenAI's two dialects.
+// The JSON of a request in OpenAI's two formats.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -14,16 +14,16 @@ enum class Dialect { completions, chat };
 
 struct BodyOptions {
   Dialect dialect = Dialect::completions;
-  bool as_text = false;  // completions: prompts as texts rather than as token ids
+  bool as_text = false;  // completions: prompts as texts, not as token ids
   bool ignore_eos = false;
   nlohmann::ordered_json sampling = nlohmann::ordered_json::object();  // temperature, ...
-  nlohmann::ordered_json extra = nlohmann::ordered_json::object();     // goes over all of it
+  nlohmann::ordered_json extra = nlohmann::ordered_json::object();     // overrides all other fields
 };
 
-// A JSON object of more fields, `--extra-body`; nothing else.
+// Reads the JSON object of additional fields in `--extra-body`; anything else is an error.
 Result<nlohmann::ordered_json> parse_extra_body(const std::string& text);
 
-// Streamed, with the usage at the end.
+// The request asks for a stream with the usage at the end.
 std::string request_body(const BodyOptions& options, std::string_view model,
                          const LoadPrompt& prompt, const PromptMaker& maker);
 

@@ -17,7 +17,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::uint64_t kMaxResultBytes = std::uint64_t{2} << 30;
-// Less is the noise of a run.
+// Smaller relative differences count as noise.
 constexpr double kSame = 0.02;
 
 constexpr std::array<std::string_view, 6> kMore = {
@@ -50,13 +50,13 @@ bool is_same(const ComparedFigure& figure) {
   return figure.a == figure.b || (figure.a != 0 && std::abs(figure.change()) < kSame);
 }
 
-// "better", "worse", or nothing where they are the same.
+// "better", "worse", or an empty text if the figures are the same.
 const char* verdict(const ComparedFigure& figure) {
   return is_same(figure) ? "" : figure.is_better() ? "better" : "worse";
 }
 
 ResultOrigin origin_of(const ordered_json& result) {
-  // A sweep's are its first run's.
+  // A sweep's origin is that of its first run.
   const bool is_sweep = result.contains("points") && !result["points"].empty();
   const ordered_json& run = is_sweep ? result["points"].front() : result;
   ResultOrigin origin;

@@ -8,7 +8,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Null: there is none, or it is not of `count` requests.
+// Returns null if there is no such list or if it does not have `count` entries.
 const ordered_json* list_of(const ordered_json& result, const char* name, std::size_t count) {
   const auto found = result.find(name);
   if (found == result.end() || !found->is_array() || found->size() != count) return nullptr;
@@ -45,7 +45,7 @@ std::optional<DetailedTimes> detailed_times(const ordered_json& result) {
   const ordered_json* const itls = list_of(result, "itls", count);
   const ordered_json* const tokens = list_of(result, "output_lens", count);
   if (itls == nullptr || tokens == nullptr) return std::nullopt;
-  // Who failed has a time of nought, or an error after its first token.
+  // Failed requests are left out: their time is 0, or they have an error after the first token.
   const ordered_json* const outcomes = list_of(result, "outcomes", count);
   const ordered_json* const errors = list_of(result, "errors", count);
   DetailedTimes times;

@@ -1,4 +1,4 @@
-// The delays of single requests, out of a result that `--save-detailed` wrote.
+// The delays of single requests, read from a result that `--save-detailed` wrote.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,13 +7,13 @@
 
 namespace tandem {
 
-// Of the requests that were answered, in ms; an itl for each gap of each of them.
+// Times of the answered requests in ms; itl has every gap of every request.
 struct DetailedTimes {
   std::vector<double> ttft, tpot, itl, e2el;
 };
 
-// Also of vLLM's benchmark. Nothing if the result has no such lists, or lists that do not fit each
-// other; entries that are no times are left out.
+// Also reads results of vLLM's benchmark. Returns nothing if the lists are missing or do not fit
+// together; entries that are no times are left out.
 std::optional<DetailedTimes> detailed_times(const nlohmann::ordered_json& result);
 
 }  // namespace tandem

@@ -23,7 +23,7 @@ bool is_good(const RequestTimes& times, const Goodput& goodput) {
   const auto meets = [](std::optional<double> objective, double value) {
     return !objective || value <= *objective;
   };
-  // One token alone has no time between tokens to miss.
+  // An answer of one token has no time between tokens that could miss the objective.
   return meets(goodput.ttft_ms, times.ttft_ms) && meets(goodput.e2el_ms, times.e2el_ms) &&
          (!times.tpot_ms || meets(goodput.tpot_ms, *times.tpot_ms));
 }
@@ -35,7 +35,7 @@ std::int64_t most_at_once(const std::vector<RequestRecord>& records) {
     changes.emplace_back(record.sent_s, 1);
     changes.emplace_back(record.end_s, -1);
   }
-  std::sort(changes.begin(), changes.end());  // ends before sends of the same instant
+  std::sort(changes.begin(), changes.end());  // at equal times ends sort before sends
   std::int64_t now = 0;
   std::int64_t most = 0;
   for (const auto& [at, by] : changes) {
@@ -65,7 +65,7 @@ double most_tokens_in_a_second(const std::vector<RequestRecord>& records, double
   return *std::max_element(seconds.begin(), seconds.end());
 }
 
-// What is gathered before it is sorted.
+// Samples of an adapter before they are sorted.
 struct AdapterSamples {
   std::int64_t completed = 0, failed = 0, cold = 0;
   std::optional<double> first_ttft_ms;

@@ -1,4 +1,4 @@
-// What a run's records come to. No input or output: the same records give the same figures.
+// Figures computed from a run's records. No input or output: equal records give equal figures.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace tandem {
 
-// Sorted samples and what is told of them; percentiles between samples are interpolated, and the
-// deviation is the samples' own, as numpy does both.
+// Sorted samples and their statistics. Percentiles between samples are interpolated and the
+// deviation is that of the population, both as in numpy.
 class SampleSpread {
  public:
   SampleSpread() = default;
@@ -32,23 +32,23 @@ class SampleSpread {
   double deviation_ = 0;
 };
 
-// The objectives of `--goodput ttft:200 tpot:50 e2el:5000`, in ms.
+// Objectives in ms, from `--goodput ttft:200 tpot:50 e2el:5000`.
 struct Goodput {
   std::optional<double> ttft_ms, tpot_ms, e2el_ms;
   bool empty() const { return !ttft_ms && !tpot_ms && !e2el_ms; }
 };
 Result<Goodput> parse_goodput(const std::vector<std::string>& texts);
 
-// "50,90,99.9": each above 0 and below 100.
+// Reads "50,90,99.9": each number is above 0 and below 100.
 Result<std::vector<double>> parse_percentiles(const std::string& text);
 
-// From when a request's delays count.
+// The start of a request's delays.
 enum class CountFrom {
-  due,   // when the plan sends it: what a user waits, also while a limit or this program holds it
-  sent,  // when it left
+  due,   // the planned time: what a user waits, even if the request is held back
+  sent,  // the time of sending
 };
 
-// Of one request that was answered, in ms; tpot only with two tokens or more.
+// Times of an answered request in ms; tpot only if it has two tokens or more.
 struct RequestTimes {
   double ttft_ms = 0;
   double e2el_ms = 0;
@@ -60,8 +60,8 @@ struct AdapterFigures {
   std::int32_t adapter = kBaseModel;
   std::int64_t completed = 0;
   std::int64_t failed = 0;
-  std::int64_t cold = 0;                // of those completed
-  std::optional<double> first_ttft_ms;  // of the first request for it, if that was answered
+  std::int64_t cold = 0;                // among the completed
+  std::optional<double> first_ttft_ms;  // of the adapter's first request, if it was answered
   SampleSpread cold_ttft_ms;
   SampleSpread warm_ttft_ms;
   SampleSpread tpot_ms;
@@ -73,21 +73,21 @@ struct LoadFigures {
   std::int64_t failed = 0;
   std::int64_t interrupted = 0;
   std::int64_t unsent = 0;
-  std::int64_t input_tokens = 0;  // of those completed, as the next
+  std::int64_t input_tokens = 0;  // of the completed, as the next member
   std::int64_t output_tokens = 0;
-  std::int64_t good = 0;          // that met all objectives; 0 without any
-  double request_throughput = 0;  // completed a second; the others likewise
+  std::int64_t good = 0;          // met all objectives; 0 without objectives
+  double request_throughput = 0;  // completed per second; the others likewise
   double request_goodput = 0;
   double output_throughput = 0;
   double total_token_throughput = 0;
-  double most_output_tokens_per_s = 0;  // in any of the run's seconds
-  std::int64_t most_concurrent = 0;     // requests under way at once
+  double most_output_tokens_per_s = 0;  // maximum over the run's seconds
+  std::int64_t most_concurrent = 0;     // requests running at once
   SampleSpread ttft_ms, tpot_ms, itl_ms, e2el_ms;
-  SampleSpread cold_ttft_ms, warm_ttft_ms;  // of requests for adapters
-  // From due to sent. Where no limit held them: how far this program was behind.
+  SampleSpread cold_ttft_ms, warm_ttft_ms;  // only requests for adapters
+  // Time from due to sent. Without a concurrency limit it shows how far this program was behind.
   SampleSpread send_delay_ms;
-  std::vector<AdapterFigures> adapters;        // those asked for, the base first
-  std::map<std::string, std::int64_t> errors;  // how often each came
+  std::vector<AdapterFigures> adapters;        // of the adapters with requests, the base first
+  std::map<std::string, std::int64_t> errors;  // number of requests by message
 };
 
 LoadFigures figures_of(const std::vector<RequestRecord>& records, double duration_s,

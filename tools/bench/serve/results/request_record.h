@@ -1,4 +1,4 @@
-// What became of one request.
+// The outcome of one request.
 #pragma once
 
 #include <cstdint>
@@ -10,32 +10,32 @@
 namespace tandem {
 
 enum class RequestOutcome {
-  unsent,  // the run was over before its turn
+  unsent,  // the run ended before it
   ok,
   failed,       // `error` says why
-  interrupted,  // it ran when the run was stopped
+  interrupted,  // the run was stopped while it ran
 };
 
-// Times in seconds from the run's begin.
+// Times in seconds from the run's start.
 struct RequestRecord {
   RequestOutcome outcome = RequestOutcome::unsent;
   std::int32_t adapter = kBaseModel;
-  double due_s = 0;    // when the plan sends it
-  double sent_s = 0;   // when it was sent: later if the limit on how many run held it, or if this
-                       // program was behind
-  double first_s = 0;  // the first token
-  double last_s = 0;   // the last token
-  double end_s = 0;    // when it was over, however it ended
-  std::vector<float> gaps_ms;      // between events with tokens
-  std::int64_t prompt_tokens = 0;  // as the server counted, else as planned
-  std::int64_t output_tokens = 0;  // as the server counted, else events
-  bool first_touch = false;        // the first of the run for its adapter
-  std::string adapter_tier;        // as AnswerTimes's
+  double due_s = 0;            // planned time
+  double sent_s = 0;           // time of sending: later if max_concurrency held the request, or if
+                               // this program was behind
+  double first_s = 0;          // of the first token
+  double last_s = 0;           // of the last token
+  double end_s = 0;            // of the end, successful or not
+  std::vector<float> gaps_ms;  // between events with tokens
+  std::int64_t prompt_tokens = 0;  // counted by the server, else as planned
+  std::int64_t output_tokens = 0;  // counted by the server, else the number of events
+  bool first_touch = false;        // first request of the run for its adapter
+  std::string adapter_tier;        // see AnswerTimes
   std::string error;
   std::string text;
 };
 
-// The adapter was not on the device: as the server says, else by the first touch.
+// True if the adapter was not on the device, by the server's report or else by `first_touch`.
 inline bool is_cold(const RequestRecord& record) {
   if (record.adapter == kBaseModel) return false;
   return record.adapter_tier.empty() ? record.first_touch : record.adapter_tier != "device";

@@ -1,4 +1,4 @@
-// ServeReport as a page.
+// ServeReport as an HTML page.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,10 +16,10 @@ std::string two_digits(double value) {
   return fmt::format("{:.2f}", value);
 }
 
-// More would make pages of megabytes and look the same.
+// More dots would look the same and make pages of megabytes.
 constexpr std::size_t kMostDots = 2000;
 
-// Every n-th, so that there are not too many.
+// Keeps every n-th point, so that at most kMostDots remain.
 void thin_out(PlotSeries& series) {
   const std::size_t every = series.points.size() / kMostDots + 1;
   std::vector<std::pair<double, double>> kept;
@@ -55,7 +55,7 @@ std::vector<HtmlFigure> summary_of(const ServeReport& report) {
   return out;
 }
 
-// The run in parts of equal length: about a second each, and not too few to see anything.
+// The run in parts of equal length: about a second each, but always enough to show changes.
 class RunParts {
  public:
   explicit RunParts(double duration_s)
@@ -131,7 +131,7 @@ std::vector<Plot> distributions(const ServeReport& report) {
     if (spread.count() == 0) continue;
     std::vector<PlotSeries> series = {cdf_series("all", spread.sorted())};
     if (metric == "ttft" && figures.cold_ttft_ms.count() > 0) {
-      // The second colour is the cold adapter's in the plots over time, too.
+      // Cold adapters have the second colour in the plots over time, too.
       series.push_back(cdf_series("cold adapter", figures.cold_ttft_ms.sorted()));
       series.push_back(cdf_series("warm adapter", figures.warm_ttft_ms.sorted()));
     }

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Beyond it this program was itself late often enough to be seen in the figures.
+// A larger delay of this program is reported, because it shows in the figures.
 constexpr double kSendDelayWarningMs = 5;
 
 std::string local_date() {
@@ -121,7 +121,7 @@ const char* outcome_name(RequestOutcome outcome) {
   return "";
 }
 
-// One entry a request that was sent, all lists in the same order.
+// Adds lists with one entry per sent request, all in the same order.
 void add_details(const ServeReport& report, ordered_json& json) {
   for (const char* name :
        {"input_lens", "output_lens", "ttfts", "itls", "generated_texts", "errors", "start_times",
@@ -211,7 +211,7 @@ std::string ServeReport::text(std::size_t most_adapters) const {
     out += fmt::format("\n  {} failed: {}", count, error);
   }
   if (!figures.errors.empty()) out += '\n';
-  // Where a limit held them, that is what delays count from "due" are for.
+  // With a concurrency limit the delay is intended, so there is no warning.
   if (conditions.max_concurrency == 0 &&
       figures.send_delay_ms.percentile(99) > kSendDelayWarningMs) {
     out += fmt::format(

@@ -1,4 +1,4 @@
-// A run's figures as text, as JSON and as a page.
+// A run's figures as text, as JSON and as an HTML page.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,13 +12,13 @@
 
 namespace tandem {
 
-// What was asked for, as far as a report tells it.
+// The settings of the run that a report states.
 struct LoadConditions {
   std::string command;
   std::string url;
   std::string backend;
   std::string model;
-  std::string tokenizer;  // "" : none
+  std::string tokenizer;  // "": none
   std::string label;
   std::string dataset;
   double request_rate = kAllAtOnce;
@@ -27,11 +27,11 @@ struct LoadConditions {
   std::int64_t num_prompts = 0;
   Goodput goodput;
   CountFrom count_from = CountFrom::due;
-  std::vector<std::string> metrics;  // whose spread is told: ttft, tpot, itl, e2el
+  std::vector<std::string> metrics;  // those to show: ttft, tpot, itl, e2el
   std::vector<double> percentiles;
   std::vector<std::pair<std::string, std::string>> metadata;
   std::vector<std::string> notes;
-  std::vector<std::string> adapters;  // names by number
+  std::vector<std::string> adapters;  // names by index
 };
 
 struct ServeReport {
@@ -39,23 +39,23 @@ struct ServeReport {
   LoadFigures figures;
   std::vector<RequestRecord> records;
 
-  // Tables of figures; at most `most_adapters` of the adapters, those asked for most.
+  // Tables of figures. Shows at most `most_adapters` adapters, those with most requests.
   std::string text(std::size_t most_adapters = 20) const;
-  // The figures under the names that `vllm bench serve` gives them, and what it has not;
-  // `detailed`: each request's times as well.
+  // The figures under the names of `vllm bench serve`, and additional ones; `detailed` adds each
+  // request's times.
   nlohmann::ordered_json to_json(bool detailed) const;
   HtmlPage to_html() const;
 
   std::string adapter_name(std::int32_t number) const;
 };
 
-// "99" for 99, "99.9" for 99.9: the NN of pNN_ttft_ms.
+// Returns "99" for 99, "99.9" for 99.9: the NN of pNN_ttft_ms.
 std::string percentile_name(double percent);
-// The spread that "ttft", "tpot", "itl" or "e2el" names.
+// Returns the statistics of "ttft", "tpot", "itl" or "e2el".
 const SampleSpread& metric_spread(const LoadFigures& figures, const std::string& metric);
-// What it is called in full: "Time to the first token (ttft)".
+// Returns the full name: "Time to the first token (ttft)".
 std::string metric_title(std::string_view metric);
-// Those asked for most first.
+// Returns the adapters with the most requests first.
 std::vector<const AdapterFigures*> by_requests(const LoadFigures& figures);
 
 }  // namespace tandem

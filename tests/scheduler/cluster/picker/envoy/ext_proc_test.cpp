@@ -1,4 +1,4 @@
-// The service over real gRPC: what Envoy would say, and what it never would.
+// The service over real gRPC, with messages as Envoy sends them and others.
 #include <envoy/service/ext_proc/v3/external_processor.grpc.pb.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -67,7 +67,7 @@ class ExtProc : public ::testing::Test {
     }
     return desk_.overs == static_cast<int>(desk_.picked);
   }
-  // 0: unknown service; else as the health protocol counts: 1 serving, 2 not.
+  // Returns 0 for an unknown service, else the health protocol's status: 1 serving, 2 not serving.
   int health(const std::string& service) {
     grpc::GenericStub stub(channel_);
     grpc::ClientContext context;
@@ -216,7 +216,7 @@ TEST_F(ExtProc, ClosesStreamsThatMakeNoSense) {
   EXPECT_FALSE(stream->Read(&answer));
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 
-  // Bytes that are no message at all.
+  // Bytes that are no message.
   grpc::GenericStub raw(channel_);
   grpc::ClientContext raw_context;
   grpc::CompletionQueue queue;
@@ -262,7 +262,7 @@ TEST_F(ExtProc, SaysHowItIs) {
   EXPECT_EQ(health("liveness"), 1);
 }
 
-// Envoy then goes on with the request by itself: an end that is no failure.
+// Envoy then handles the request itself, so the stream ends without an error.
 TEST_F(ExtProc, EndsOpenStreamsWellWhenItStops) {
   grpc::ClientContext context;
   const auto stream = stub_->Process(&context);

@@ -41,7 +41,7 @@ TEST(Arrivals, OfferExactlyTheRateAndSpreadItAsBurstinessSays) {
     const auto times = draw(options, 20'000);
     EXPECT_NEAR(times.back(), 1000, 1e-6);
     EXPECT_TRUE(std::is_sorted(times.begin(), times.end()));
-    // Of a gamma distribution.
+    // The expected variation is that of a gamma distribution.
     EXPECT_NEAR(variation(times), 1 / std::sqrt(burstiness), 0.06 / std::sqrt(burstiness));
   }
 }
@@ -61,7 +61,7 @@ TEST(Arrivals, RampUpFromTheFirstRateToTheLast) {
     options.ramp_up = strategy;
     options.start_rps = 1;
     options.end_rps = 100;
-    options.burstiness = 1e6;  // pauses as planned
+    options.burstiness = 1e6;  // nearly constant pauses
     const auto times = draw(options, 101);
     EXPECT_NEAR(times[0], 1, 0.01) << strategy;
     EXPECT_NEAR(times[100] - times[99], 0.01, 0.0002) << strategy;

@@ -43,9 +43,9 @@ TEST(Datasets, RandomLengthsLieWithinTheRatioAndTheSeedGivesThemAgain) {
   }
   EXPECT_GE(shortest, 57);
   EXPECT_LE(longest, 157);
-  EXPECT_LT(shortest, 65);  // 500 draws leave no wide gap at the ends
+  EXPECT_LT(shortest, 65);  // with 500 samples the extremes are nearly reached
   EXPECT_GT(longest, 149);
-  // The common beginning.
+  // Prompts share their beginning.
   const auto first = maker.ids_of(once->prompts[0]);
   const auto second = maker.ids_of(once->prompts[1]);
   EXPECT_TRUE(std::equal(first.begin(), first.begin() + 7, second.begin()));

@@ -10,7 +10,7 @@ using nlohmann::ordered_json;
 using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 
-// As vLLM's benchmark writes it: the second failed.
+// A result in the format of vLLM's benchmark, in which the second request failed.
 ordered_json two_requests() {
   return ordered_json::parse(R"({"ttfts": [0.05, 0.0], "itls": [[0.01, 0.03], []],
       "output_lens": [3, 0], "errors": ["", "refused"]})");

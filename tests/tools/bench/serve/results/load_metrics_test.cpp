@@ -31,7 +31,7 @@ TEST(SampleSpread, InterpolatesAsNumpyDoes) {
 }
 
 TEST(LoadFigures, CountDelaysFromWhenARequestWasDue) {
-  // It was held for 0.5 s before it was sent.
+  // The request was held back for 0.5 s before it was sent.
   const std::vector<RequestRecord> records = {answered(1, 1.5, 2, 4, 11)};
   const LoadFigures due = figures_of(records, 4, {}, CountFrom::due);
   EXPECT_DOUBLE_EQ(due.ttft_ms.mean(), 1000);
@@ -67,7 +67,7 @@ TEST(LoadFigures, ARequestIsGoodIfItMeetsAllObjectives) {
       answered(0, 0, 0.1, 1.1, 11),  // ttft 100, tpot 100, e2el 1100
       answered(0, 0, 0.3, 1.3, 11),  // late
       answered(0, 0, 0.1, 3.1, 11),  // slow
-      answered(0, 0, 0.1, 0.1, 1)};  // one token: no tpot to miss
+      answered(0, 0, 0.1, 0.1, 1)};  // one token: no tpot that could miss the objective
   const LoadFigures figures =
       figures_of(records, 2, *parse_goodput({"ttft:200", "tpot:150"}), CountFrom::due);
   EXPECT_EQ(figures.good, 2);
@@ -80,8 +80,8 @@ TEST(LoadFigures, TellColdFromWarmByTheServersWordElseByFirstTouch) {
                                         answered(0, 0, 0.4, 1, 2)};
   records[0].first_touch = true;
   records[2].first_touch = true;
-  records[2].adapter_tier = "device";  // it had been there before the run
-  records[3].adapter_tier = "host";    // and was evicted
+  records[2].adapter_tier = "device";  // resident before the run
+  records[3].adapter_tier = "host";    // evicted meanwhile
   const LoadFigures figures = figures_of(records, 1, {}, CountFrom::due);
   ASSERT_EQ(figures.adapters.size(), 3U);
   EXPECT_EQ(figures.adapters[0].adapter, kBaseModel);
@@ -92,12 +92,12 @@ TEST(LoadFigures, TellColdFromWarmByTheServersWordElseByFirstTouch) {
   EXPECT_DOUBLE_EQ(figures.adapters[2].warm_ttft_ms.mean(), 200);
   EXPECT_DOUBLE_EQ(figures.adapters[2].cold_ttft_ms.mean(), 300);
   EXPECT_EQ(figures.cold_ttft_ms.count(), 2U);
-  EXPECT_EQ(figures.warm_ttft_ms.count(), 2U);  // the base is neither
+  EXPECT_EQ(figures.warm_ttft_ms.count(), 2U);  // the base counts as neither
 }
 
 TEST(LoadFigures, CountTheBusiestSecond) {
   std::vector<RequestRecord> records = {answered(0, 0, 0.5, 1.7, 3)};
-  records[0].gaps_ms = {600, 600};  // at 0.5, 1.1 and 1.7
+  records[0].gaps_ms = {600, 600};  // tokens at 0.5, 1.1 and 1.7
   EXPECT_DOUBLE_EQ(figures_of(records, 2, {}, CountFrom::due).most_output_tokens_per_s, 2);
 }
 

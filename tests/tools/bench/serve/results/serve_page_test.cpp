@@ -1,4 +1,4 @@
-// The pages of runs and of comparisons.
+// Tests the pages of runs and of comparisons.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ ServeReport report_of(std::vector<RequestRecord> records) {
   return report;
 }
 
-// Times to the first token of 1, 2, ..., 1000 ms, in any order.
+// Makes times to the first token of 1, 2, ..., 1000 ms, in random order.
 ServeReport report_of_even_times() {
   std::vector<RequestRecord> records;
   for (int i = 1; i <= 1000; ++i) records.push_back(answered(0, i * 1e-3, kBaseModel));
@@ -52,8 +52,8 @@ ServeReport report_of_even_times() {
 }
 
 TEST(ServePage, ShowsTheExactPercentilesOfAnEvenDistribution) {
-  // Between the samples 1 .. n the p-th percentile is 1 + (n - 1) p / 100; the deviation of 1 .. n
-  // is the root of (n^2 - 1) / 12.
+  // For the samples 1 .. n the p-th percentile is 1 + (n - 1) p / 100, and the deviation is the
+  // square root of (n^2 - 1) / 12.
   const std::string page = report_of_even_times().to_html().text();
   std::string row = "Time to the first token (ttft)</td>";
   for (const double value : {500.5, 500.5, std::sqrt((1e6 - 1) / 12), 1 + 999 * 0.25, 1 + 999 * 0.9,
@@ -65,8 +65,8 @@ TEST(ServePage, ShowsTheExactPercentilesOfAnEvenDistribution) {
 }
 
 TEST(ServePage, ShowsThePercentilesOfAnExponentialDistribution) {
-  // At the middles of n equal shares, so that the sample's percentiles are the distribution's:
-  // -mean ln(1 - p).
+  // The samples are at the middles of n equal shares, so that their percentiles are those of the
+  // distribution: -mean ln(1 - p).
   constexpr int kCount = 20'001;
   constexpr double kMeanS = 0.1;
   std::vector<RequestRecord> records;
