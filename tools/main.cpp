@@ -1,10 +1,12 @@
 // tandem: picks the subcommand.
+#include <dnnl.h>
 #include <fmt/format.h>
 
 #include <cstdio>
 #include <string>
 #include <vector>
 
+#include "gpu/cuda/cuda_device.h"
 #include "tools/adapters/adapters.h"
 #include "tools/bench/bench.h"
 #include "tools/cli/flags/flags.h"
@@ -62,10 +64,16 @@ Subcommands commands() {
           kCommands};
 }
 
+void print_version() {
+  const dnnl_version_t* dnnl = dnnl_version();
+  fmt::print("tandem {} ({})\ncompiler {}\noneDNN {}.{}.{}\nCUDA {}\n", version_number(),
+             build_commit(), build_text(), dnnl->major, dnnl->minor, dnnl->patch, describe_cuda());
+}
+
 int run(const std::vector<std::string>& args) {
   const std::string first = args.empty() ? "" : args.front();
   if (first == "--version" || first == "-V" || first == "version") {
-    fmt::print("{}", version_text());
+    print_version();
     return kExitOk;
   }
   return run_subcommand(commands(), args);

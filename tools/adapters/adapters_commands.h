@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "scheduler/cluster/registry/registry.h"
 #include "tools/cli/flags/flags.h"
-#include "tools/cli/settings.h"
+#include "tools/settings/engine_settings.h"
 
 namespace tandem {
 

@@ -1,11 +1,9 @@
 #include "tools/cli/version.h"
 
-#include <dnnl.h>
 #include <fmt/format.h>
 
 #include <ctime>
 
-#include "gpu/cuda/cuda_device.h"
 #include "tandem_version.h"
 
 namespace tandem {
@@ -37,11 +35,8 @@ std::string utc_now() {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
-std::string version_text() {
-  const dnnl_version_t* dnnl = dnnl_version();
-  return fmt::format("tandem {} ({})\ncompiler {}, {}\noneDNN {}.{}.{}\nCUDA {}\n", TANDEM_VERSION,
-                     TANDEM_COMMIT, compiler(), TANDEM_BUILD_TYPE, dnnl->major, dnnl->minor,
-                     dnnl->patch, describe_cuda());
+std::string build_text() {
+  return fmt::format("{}, {}", compiler(), TANDEM_BUILD_TYPE);
 }
 
 }  // namespace tandem

@@ -16,10 +16,10 @@
 #include "engine/server/messages/adapter_templates.h"
 #include "tools/cli/flags/flags.h"
 #include "tools/cli/serving.h"
-#include "tools/cli/settings.h"
 #include "tools/cli/signals.h"
 #include "tools/generate/generate.h"
 #include "tools/generate/generate_request.h"
+#include "tools/settings/engine_settings.h"
 #include "tools/setup/engine_setup.h"
 
 namespace tandem {

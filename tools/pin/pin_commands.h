@@ -10,7 +10,7 @@
 #include "cpu_lora/topology/machine_map.h"
 #include "cpu_lora/topology/pin_plan.h"
 #include "tools/cli/flags/flags.h"
-#include "tools/cli/settings.h"
+#include "tools/settings/engine_settings.h"
 
 namespace tandem {
 

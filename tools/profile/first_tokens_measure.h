@@ -4,8 +4,8 @@
 
 #include "base/status.h"
 #include "engine/profile/profile.h"
-#include "tools/cli/settings.h"
 #include "tools/profile/profile_measure.h"
+#include "tools/settings/engine_settings.h"
 
 namespace tandem {
 

@@ -9,8 +9,8 @@
 #include "engine/recording/recording_reader.h"
 #include "engine/recording/replay.h"
 #include "tools/cli/flags/flags.h"
-#include "tools/cli/settings.h"
 #include "tools/replay/replay.h"
+#include "tools/settings/engine_settings.h"
 #include "tools/setup/engine_setup.h"
 
 namespace tandem {

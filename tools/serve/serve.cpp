@@ -24,10 +24,10 @@
 #include "engine/server/tool_calls/tool_format.h"
 #include "tools/cli/flags/flags.h"
 #include "tools/cli/serving.h"
-#include "tools/cli/settings.h"
 #include "tools/cli/signals.h"
 #include "tools/cli/version.h"
 #include "tools/serve/serve.h"
+#include "tools/settings/engine_settings.h"
 #include "tools/setup/checkpoint_defaults.h"
 #include "tools/setup/engine_setup.h"
 

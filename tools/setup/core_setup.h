@@ -13,7 +13,7 @@
 #include "cpu_lora/worker_pool/worker_pool.h"
 #include "gpu/host/host_device.h"
 #include "shm/core_claims.h"
-#include "tools/cli/settings.h"
+#include "tools/settings/engine_settings.h"
 
 namespace tandem {
 

@@ -16,7 +16,7 @@
 #include "engine/tokenizer/tokenizer.h"
 #include "gpu/device.h"
 #include "gpu/host/host_device.h"
-#include "tools/cli/settings.h"
+#include "tools/settings/engine_settings.h"
 #include "tools/setup/core_setup.h"
 #include "tools/setup/kept_costs.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 #include "gpu/device.h"
-#include "tools/cli/settings.h"
+#include "tools/settings/engine_settings.h"
 
 namespace tandem {
 

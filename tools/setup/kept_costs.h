@@ -12,7 +12,7 @@
 #include "engine/profile/profile.h"
 #include "gpu/device.h"
 #include "scheduler/planning/coldstart/engine_lessons.h"
-#include "tools/cli/settings.h"
+#include "tools/settings/engine_settings.h"
 
 namespace tandem {
 

@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "engine/model/spec/model_spec.h"
 #include "gpu/device.h"
-#include "tools/cli/settings.h"
+#include "tools/settings/engine_settings.h"
 
 namespace tandem {
 

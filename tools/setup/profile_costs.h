@@ -8,7 +8,7 @@
 #include "engine/model/spec/model_spec.h"
 #include "engine/profile/profile.h"
 #include "gpu/device.h"
-#include "tools/cli/settings.h"
+#include "tools/settings/engine_settings.h"
 
 namespace tandem {
 

@@ -11,7 +11,7 @@
 #include "engine/batching/engine.h"
 #include "tools/bench/coldstart/cold_adapters.h"
 #include "tools/bench/measure/bench_trace.h"
-#include "tools/cli/settings.h"
+#include "tools/settings/engine_settings.h"
 #include "tools/setup/engine_setup.h"
 
 namespace tandem {

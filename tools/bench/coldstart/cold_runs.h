@@ -15,7 +15,7 @@
 #include "tools/bench/coldstart/exactness.h"
 #include "tools/bench/common/bench_selection.h"
 #include "tools/bench/measure/bench_trace.h"
-#include "tools/cli/settings.h"
+#include "tools/settings/engine_settings.h"
 
 namespace tandem {
 

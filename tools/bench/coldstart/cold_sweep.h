@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "engine/service/adapter_mode.h"
 #include "tools/bench/coldstart/cold_adapters.h"
-#include "tools/cli/settings.h"
+#include "tools/settings/engine_settings.h"
 
 namespace tandem {
 

@@ -9,7 +9,7 @@
 #include "tools/bench/coldstart/cold_adapters.h"
 #include "tools/bench/coldstart/cold_runs.h"
 #include "tools/bench/common/bench_report.h"
-#include "tools/cli/settings.h"
+#include "tools/settings/engine_settings.h"
 
 namespace tandem {
 

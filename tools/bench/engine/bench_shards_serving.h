@@ -4,7 +4,7 @@
 #include "base/status.h"
 #include "engine/model/spec/model_spec.h"
 #include "tools/bench/common/bench_report.h"
-#include "tools/cli/settings.h"
+#include "tools/settings/engine_settings.h"
 
 namespace tandem {
 

@@ -3,7 +3,7 @@
 
 #include "base/status.h"
 #include "tools/bench/common/bench_report.h"
-#include "tools/cli/settings.h"
+#include "tools/settings/engine_settings.h"
 
 namespace tandem {
 

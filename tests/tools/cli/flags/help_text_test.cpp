@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-#include "tools/cli/settings.h"
+#include "tools/settings/engine_settings.h"
 
 namespace tandem {
 namespace {

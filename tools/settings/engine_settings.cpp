@@ -1,4 +1,4 @@
-#include "tools/cli/settings.h"
+#include "tools/settings/engine_settings.h"
 
 #include <algorithm>
 #include <filesystem>

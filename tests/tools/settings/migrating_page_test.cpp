@@ -8,7 +8,7 @@
 #include <string>
 
 #include "tools/cli/flags/foreign_flags.h"
-#include "tools/cli/settings.h"
+#include "tools/settings/engine_settings.h"
 
 namespace tandem {
 namespace {

@@ -11,15 +11,15 @@
 #include <sstream>
 #include <utility>
 
-#include "tools/cli/settings.h"
 #include "tools/pick/pick_settings.h"
 #include "tools/route/route_settings.h"
+#include "tools/settings/engine_settings.h"
 
 namespace tandem {
 namespace {
 
 constexpr const char* kPage = "../docs/settings.md";
-constexpr std::string_view kBegin = "<!-- written from tools/cli/settings.cpp -->\n";
+constexpr std::string_view kBegin = "<!-- written from tools/settings/engine_settings.cpp -->\n";
 constexpr std::string_view kEnd = "<!-- end of what is written -->\n";
 
 std::string replaced(std::string text, std::string_view what, std::string_view by) {
@@ -88,7 +88,8 @@ TEST(SettingsPage, SaysWhatTheTableSays) {
     return;
   }
   EXPECT_EQ(page.substr(start, end - start), written())
-      << "docs/settings.md is not what tools/cli/settings.cpp says. To write it anew:\n  cd tests "
+      << "docs/settings.md is not what tools/settings/engine_settings.cpp says. To write it "
+         "anew:\n  cd tests "
          "&& "
          "TANDEM_TEST_UPDATE=1 ../build/release/tests/tools/tools_test "
          "--gtest_filter='SettingsPage.*'";
