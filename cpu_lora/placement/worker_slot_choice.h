@@ -6,7 +6,7 @@
 
 #include "cpu_lora/placement/placement.h"
 #include "cpu_lora/topology/machine_map.h"
-#include "cpu_lora/topology/pin_plan.h"
+#include "cpu_lora/topology/plan/pin_plan.h"
 
 namespace tandem {
 

@@ -22,7 +22,7 @@
 
 #include "base/file/file.h"
 #include "base/status.h"
-#include "cpu_lora/topology/reader_plan.h"
+#include "cpu_lora/topology/plan/reader_plan.h"
 #include "engine/adapters/cold_start_log.h"
 #include "engine/adapters/host_tier.h"
 #include "engine/adapters/served_adapter.h"

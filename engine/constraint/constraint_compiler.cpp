@@ -14,9 +14,9 @@
 
 #include "base/limits/bytes_text.h"
 #include "base/log/log.h"
+#include "engine/constraint/check/constraint_check.h"
 #include "engine/constraint/compiled_cache.h"
 #include "engine/constraint/compiled_constraint.h"
-#include "engine/constraint/constraint_check.h"
 #include "engine/constraint/grammar_backend.h"
 #include "engine/constraint/token_filter.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "cpu_lora/topology/reader_plan.h"
+#include "cpu_lora/topology/plan/reader_plan.h"
 #include "cpu_lora/worker_pool/worker_pool.h"
 #include "engine/adapters/cold_start_log.h"
 #include "scheduler/planning/coldstart/engine_lessons.h"

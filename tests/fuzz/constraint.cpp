@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "engine/constraint/constraint_check.h"
+#include "engine/constraint/check/constraint_check.h"
 #include "engine/constraint/grammar_backend.h"
 #include "engine/constraint/token_filter.h"
 #include "tests/fuzz/targets.h"

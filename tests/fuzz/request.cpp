@@ -7,7 +7,7 @@
 #include "engine/server/cluster/relayed_call.h"
 #include "engine/server/messages/errors.h"
 #include "engine/server/messages/json_body.h"
-#include "engine/server/messages/request_parsing.h"
+#include "engine/server/messages/request/request_parsing.h"
 #include "engine/server/messages/response_building.h"
 #include "tests/engine/server/fake_service.h"
 #include "tests/fuzz/targets.h"

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/text/utf8.h"
-#include "engine/server/messages/request_parsing.h"
+#include "engine/server/messages/request/request_parsing.h"
 
 namespace tandem {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/settings/settings.h"
 #include "base/status.h"
-#include "engine/server/messages/request_fields.h"
+#include "engine/server/messages/request/request_fields.h"
 
 namespace tandem {
 

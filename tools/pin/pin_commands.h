@@ -8,7 +8,7 @@
 #include "base/settings/settings.h"
 #include "base/status.h"
 #include "cpu_lora/topology/machine_map.h"
-#include "cpu_lora/topology/pin_plan.h"
+#include "cpu_lora/topology/plan/pin_plan.h"
 #include "tools/cli/flags/flags.h"
 #include "tools/settings/engine_settings.h"
 

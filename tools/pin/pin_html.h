@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "cpu_lora/topology/pin_plan.h"
+#include "cpu_lora/topology/plan/pin_plan.h"
 #include "shm/core_claims.h"
 #include "tools/pin/pin_commands.h"
 #include "tools/report/html_page.h"

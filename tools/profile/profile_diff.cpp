@@ -6,7 +6,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "tools/profile/cost_text.h"
+#include "tools/profile/fit/cost_text.h"
 
 namespace tandem {
 namespace {

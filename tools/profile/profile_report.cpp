@@ -6,10 +6,10 @@
 #include <cmath>
 #include <map>
 
-#include "tools/profile/cost_text.h"
-#include "tools/profile/first_tokens_view.h"
-#include "tools/profile/profile_fit.h"
-#include "tools/profile/profile_map.h"
+#include "tools/profile/fit/cost_text.h"
+#include "tools/profile/fit/profile_fit.h"
+#include "tools/profile/predict/first_tokens_view.h"
+#include "tools/profile/predict/profile_map.h"
 
 namespace tandem {
 namespace {

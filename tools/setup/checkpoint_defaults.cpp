@@ -12,7 +12,7 @@
 
 #include "base/log/log.h"
 #include "engine/loader/json.h"
-#include "engine/server/messages/request_parsing.h"
+#include "engine/server/messages/request/request_parsing.h"
 
 namespace tandem {
 namespace {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/log/log.h"
-#include "cpu_lora/topology/named_plan.h"
-#include "cpu_lora/topology/worker_moves.h"
+#include "cpu_lora/topology/plan/named_plan.h"
+#include "cpu_lora/topology/plan/worker_moves.h"
 #include "tools/cli/machine.h"
 #include "tools/setup/gpus.h"
 

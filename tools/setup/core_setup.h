@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "cpu_lora/topology/machine_map.h"
-#include "cpu_lora/topology/pin_plan.h"
+#include "cpu_lora/topology/plan/pin_plan.h"
 #include "cpu_lora/worker_pool/worker_pool.h"
 #include "gpu/host/host_device.h"
 #include "shm/core_claims.h"

@@ -7,8 +7,8 @@
 
 #include "base/log/log.h"
 #include "base/onednn/matmul.h"
-#include "cpu_lora/topology/pin_plan.h"
-#include "cpu_lora/topology/reader_plan.h"
+#include "cpu_lora/topology/plan/pin_plan.h"
+#include "cpu_lora/topology/plan/reader_plan.h"
 #include "cpu_lora/worker_pool/worker_pool.h"
 #include "tools/setup/profile_costs.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "cpu_lora/topology/pin_plan.h"
+#include "cpu_lora/topology/plan/pin_plan.h"
 #include "engine/handoff/handoff_options.h"
 #include "engine/model/spec/model_spec.h"
 #include "gpu/device.h"

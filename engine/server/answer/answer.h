@@ -15,7 +15,7 @@
 #include "engine/server/answer/request_log.h"
 #include "engine/server/cluster/hand_over.h"
 #include "engine/server/cluster/relayed_call.h"
-#include "engine/server/messages/request_fields.h"
+#include "engine/server/messages/request/request_fields.h"
 #include "engine/server/options/server_options.h"
 
 namespace tandem {

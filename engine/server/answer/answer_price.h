@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "engine/server/messages/request_fields.h"
+#include "engine/server/messages/request/request_fields.h"
 
 namespace tandem {
 

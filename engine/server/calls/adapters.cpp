@@ -5,7 +5,7 @@
 #include "base/log/log.h"
 #include "engine/server/calls/call.h"
 #include "engine/server/messages/json_body.h"
-#include "engine/server/messages/request_parsing.h"
+#include "engine/server/messages/request/request_parsing.h"
 #include "engine/server/messages/response_building.h"
 #include "engine/service/engine_figures.h"
 

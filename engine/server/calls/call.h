@@ -23,7 +23,7 @@
 #include "engine/server/cluster/stats_feed.h"
 #include "engine/server/messages/adapter_templates.h"
 #include "engine/server/messages/errors.h"
-#include "engine/server/messages/request_fields.h"
+#include "engine/server/messages/request/request_fields.h"
 #include "engine/server/options/server_options.h"
 
 namespace tandem {

@@ -3,7 +3,7 @@
 #include "engine/server/admission/queue_headers.h"
 #include "engine/server/calls/call.h"
 #include "engine/server/calls/chat_shape.h"
-#include "engine/server/messages/request_parsing.h"
+#include "engine/server/messages/request/request_parsing.h"
 #include "engine/server/messages/response_building.h"
 #include "engine/server/tool_calls/tool_constraint.h"
 

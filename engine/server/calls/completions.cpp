@@ -1,7 +1,7 @@
 // POST /v1/completions
 #include "engine/server/admission/queue_headers.h"
 #include "engine/server/calls/call.h"
-#include "engine/server/messages/request_parsing.h"
+#include "engine/server/messages/request/request_parsing.h"
 #include "engine/server/messages/response_building.h"
 
 namespace tandem {

@@ -4,9 +4,9 @@
 
 #include "engine/server/admission/queue_headers.h"
 #include "engine/server/calls/call.h"
-#include "engine/server/messages/request_fields.h"
+#include "engine/server/messages/request/request_fields.h"
+#include "engine/server/messages/request/unsupported_fields.h"
 #include "engine/server/messages/response_building.h"
-#include "engine/server/messages/unsupported_fields.h"
 #include "engine/service/engine_figures.h"
 
 namespace tandem {

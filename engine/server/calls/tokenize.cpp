@@ -2,7 +2,7 @@
 #include "base/json/json_release.h"
 #include "engine/server/calls/call.h"
 #include "engine/server/messages/json_body.h"
-#include "engine/server/messages/request_parsing.h"
+#include "engine/server/messages/request/request_parsing.h"
 #include "engine/server/messages/response_building.h"
 
 namespace tandem {

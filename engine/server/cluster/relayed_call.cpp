@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "engine/server/messages/ordered_json.h"
-#include "engine/server/messages/request_fields.h"
+#include "engine/server/messages/request/request_fields.h"
 
 namespace tandem {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cpu_lora/topology/machine_map.h"
-#include "cpu_lora/topology/pin_plan.h"
+#include "cpu_lora/topology/plan/pin_plan.h"
 
 namespace tandem {
 

@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "engine/server/api.h"
-#include "engine/server/messages/request_fields.h"
-#include "engine/server/messages/unsupported_fields.h"
+#include "engine/server/messages/request/request_fields.h"
+#include "engine/server/messages/request/unsupported_fields.h"
 #include "server_fixture.h"
 
 namespace tandem {

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "engine/server/messages/request_fields.h"
-#include "engine/server/messages/unsupported_fields.h"
+#include "engine/server/messages/request/request_fields.h"
+#include "engine/server/messages/request/unsupported_fields.h"
 #include "server_fixture.h"
 
 namespace tandem {

@@ -1,6 +1,7 @@
-// The server's treatment of each request field: accepted, refused by name, or ignored.
-#include "engine/server/messages/request_fields.h"
-#include "engine/server/messages/unsupported_fields.h"
+// What the server makes of each field of a request: what it takes, refuses by name, or leaves
+// alone.
+#include "engine/server/messages/request/request_fields.h"
+#include "engine/server/messages/request/unsupported_fields.h"
 #include "server_fixture.h"
 
 namespace tandem {

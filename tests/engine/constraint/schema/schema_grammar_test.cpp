@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/constraint/constraint_check.h"
+#include "engine/constraint/check/constraint_check.h"
 #include "engine/constraint/grammar_backend.h"
 #include "tests/engine/constraint/takes_text.h"
 

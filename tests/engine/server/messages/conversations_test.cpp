@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "engine/server/messages/json_body.h"
-#include "engine/server/messages/request_parsing.h"
+#include "engine/server/messages/request/request_parsing.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "tests/engine/server/fake_service.h"
 

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "engine/server/messages/chat_fields.h"
 #include "engine/server/messages/conversation_rendering.h"
+#include "engine/server/messages/request/chat_fields.h"
 
 namespace tandem {
 namespace {

@@ -1,0 +1,99 @@
+#include "engine/server/messages/request/plain_fields.h"
+
+#include <charconv>
+#include <limits>
+#include <utility>
+
+namespace tandem {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMaxStops = 16;
+constexpr std::size_t kMaxStopBytes = 1024;
+
+std::optional<TokenId> as_token(const json& value) {
+  const auto id = as_integer(value);
+  if (!id || *id < 0 || *id > std::numeric_limits<TokenId>::max()) return std::nullopt;
+  return static_cast<TokenId>(*id);
+}
+
+}  // namespace
+
+bool take_tokens(const json& list, std::vector<TokenId>& tokens) {
+  tokens.reserve(list.size());
+  for (const json& entry : list) {
+    const auto id = as_token(entry);
+    if (!id) return false;
+    tokens.push_back(*id);
+  }
+  return true;
+}
+
+bool take_prompt(const json& value, CompletionCall& call, std::string&) {
+  if (value.is_string()) {
+    call.prompts.push_back({value.get<std::string>(), {}});
+    return true;
+  }
+  if (!value.is_array() || value.empty()) return false;
+  if (value.front().is_number()) {
+    call.prompts.emplace_back();
+    return take_tokens(value, call.prompts.back().tokens);
+  }
+  for (const json& entry : value) {
+    Prompt prompt;
+    if (entry.is_string()) {
+      prompt.text = entry.get<std::string>();
+    } else if (!entry.is_array() || entry.empty() || !take_tokens(entry, prompt.tokens)) {
+      return false;
+    }
+    call.prompts.push_back(std::move(prompt));
+  }
+  return true;
+}
+
+bool take_stop(const json& value, CompletionCall& call, std::string&) {
+  if (value.is_array() && value.size() > kMaxStops) return false;
+  const json list = value.is_array() ? value : json::array({value});
+  for (const json& stop : list) {
+    if (!stop.is_string()) return false;
+    const auto& text = stop.get_ref<const std::string&>();
+    if (text.empty() || text.size() > kMaxStopBytes) return false;
+    call.request.stop.push_back(text);
+  }
+  return true;
+}
+
+bool take_logit_bias(const json& value, CompletionCall& call, std::string&) {
+  if (!value.is_object()) return false;
+  for (const auto& [key, bias] : value.items()) {
+    TokenId id = -1;
+    const auto [end, failure] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (failure != std::errc{} || end != key.data() + key.size() || id < 0) return false;
+    if (!bias.is_number()) return false;
+    const double number = bias.get<double>();
+    if (!(number >= -100 && number <= 100)) return false;
+    call.request.sampling.logit_bias.emplace_back(id, static_cast<float>(number));
+  }
+  return true;
+}
+
+bool take_stream_options(const json& value, CompletionCall& call, std::string& /*reason*/) {
+  if (!value.is_object()) return false;
+  call.has_stream_options = true;
+  const auto take = [&value](const char* name, bool& into) {
+    const auto found = value.find(name);
+    if (found == value.end() || found->is_null()) return true;
+    if (!found->is_boolean()) return false;
+    into = found->get<bool>();
+    return true;
+  };
+  bool in_each = false;
+  if (!take("include_usage", call.include_usage) || !take("continuous_usage_stats", in_each)) {
+    return false;
+  }
+  call.usage_in_each_chunk = call.include_usage && in_each;  // as in vLLM
+  return true;
+}
+
+}  // namespace tandem
