@@ -1,24 +1,17 @@
-// Tests the pool with real processes (fake_worker.cpp), which die in all possible ways.
-#include "cpu_lora/worker_pool/worker_pool.h"
-
+// The pool with real processes (fake_worker.cpp), which die in every way there is.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <sstream>
-#include <thread>
 
-#include "cpu_lora/worker_pool/process.h"
-#include "shm/jobs.h"
+#include "tests/cpu_lora/worker_pool/worker_pool_fixture.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {
@@ -26,90 +19,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-// Long, because a sanitizer on a busy machine is slow; no test is about this limit.
-constexpr double kLongS = 60;
-
-bool eventually(const std::function<bool()>& happens) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(kLongS);
-  while (!happens()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
-}
-
-bool is_gone(pid_t pid) {
-  return ::kill(pid, 0) != 0 && errno == ESRCH;
-}
-
-class WorkerPoolTest : public ::testing::Test {
- protected:
-  WorkerPoolTest() {
-    auto mailbox = Mailbox::create({DType::f32, 3, 8, 8, 8, 8}, -1);
-    EXPECT_TRUE(mailbox.ok()) << mailbox.status().message();
-    mailbox_.emplace(std::move(mailbox).value());
-    options_.program = FAKE_WORKER;
-    options_.groups = {{.mailbox = &*mailbox_, .arena = "good", .node = -1, .cpus = {4, 7}}};
-    options_.heartbeat_ms = 20000;  // a busy machine may starve a good worker
-    options_.start_ms = 60000;
-    options_.first_pause_ms = 1;
-    options_.last_pause_ms = 20;
-  }
-
-  void start(const std::string& script = "good") {
-    options_.groups[0].arena = script;
-    auto pool = WorkerPool::start(options_);
-    ASSERT_TRUE(pool.ok()) << pool.status().message();
-    pool_ = std::move(pool).value();
-  }
-
-  void start_and_wait(const std::string& script = "good") {
-    start(script);
-    ASSERT_TRUE(pool_->wait_until_live(kLongS));
-  }
-
-  WorkerStatus worker(int worker_slot) const {
-    for (const WorkerStatus& each : pool_->status()) {
-      if (each.worker_slot == worker_slot) return each;
-    }
-    return {};
-  }
-
-  void publish(std::uint64_t sequence) {
-    GroupJob job;
-    job.workers = 1;
-    job.rows = 1;
-    publish_job(*mailbox_, sequence, &job, 1);
-  }
-
-  bool is_live(int worker_slot) const { return (pool_->live(0) >> worker_slot & 1) != 0; }
-
-  // True once another worker has replaced `pid`.
-  bool is_replaced(int worker_slot, pid_t pid) {
-    return eventually([&] {
-      const WorkerStatus now = worker(worker_slot);
-      return now.pid != 0 && now.pid != pid && is_live(worker_slot);
-    });
-  }
-
-  // Starts a worker that is not a child of the pool, as `tandem pin apply` does.
-  ChildProcess start_foreign(int worker_slot, const std::string& behaviour) {
-    auto child = ChildProcess::start(
-        {.program = FAKE_WORKER,
-         .arguments = {"fake", "worker", "--inbox", mailbox_->inbox_region().name(), "--outbox",
-                       mailbox_->outbox_region().name(), "--arena", behaviour, "--seat",
-                       std::to_string(worker_slot), "--cpu", "9", "--node", "0", "--spin-ms", "1",
-                       "--engine-pid", std::to_string(::getpid())},
-         .environment = harmless_environment()});
-    EXPECT_TRUE(child.ok()) << child.status().message();
-    return std::move(child).value();
-  }
-
-  WorkerPoolOptions options_;
-  std::optional<Mailbox> mailbox_;
-  std::unique_ptr<WorkerPool> pool_;
-};
 
 TEST_F(WorkerPoolTest, StartsAWorkerForEachCoreThatIsNamed) {
   start_and_wait();
@@ -293,74 +202,6 @@ TEST_F(WorkerPoolTest, KillsAWorkerThatIsNeverReady) {
   EXPECT_EQ(pool_->live(0), 0U);
 }
 
-TEST_F(WorkerPoolTest, KillsAWorkerThatWritesAnotherPidIntoItsWorkerSlotAndTakesTheWorkerSlotBack) {
-  options_.heartbeat_ms = 30;
-  options_.max_deaths = 2;
-  options_.groups[0].cpus = {4};
-  start("squatter");
-  EXPECT_TRUE(eventually([&] { return worker(0).left_out; }));
-  EXPECT_TRUE(eventually([&] { return mailbox_->worker_slot(0).pid.load() == 0; }));
-}
-
-TEST_F(WorkerPoolTest, TakesAWorkerSlotAwayFromAPidThatIsNoWorker) {
-  options_.heartbeat_ms = 30;
-  auto sleeper = ChildProcess::start({.program = "/bin/sleep", .arguments = {"sleep", "100"}});
-  ASSERT_TRUE(sleeper.ok());
-  mailbox_->worker_slot(2).pid.store(static_cast<std::uint32_t>(sleeper->pid()));
-  start();
-  EXPECT_TRUE(eventually([&] { return mailbox_->worker_slot(2).pid.load() == 0; }));
-  EXPECT_FALSE(sleeper->has_ended());  // it was no worker and must not be killed
-}
-
-TEST_F(WorkerPoolTest, TakesAWorkerSlotAwayFromOtherWorkerSlotsWorkersAndFromItself) {
-  start_and_wait();
-  const pid_t good = worker(0).pid;
-  for (const pid_t pid : {::getpid(), good}) {
-    mailbox_->worker_slot(2).pid.store(static_cast<std::uint32_t>(pid));
-    const std::uint64_t sequence = mailbox_->inbox().published.load() + 1;
-    publish(sequence);
-    ASSERT_TRUE(eventually([&] { return quiet(*mailbox_, 0b11, sequence); }));
-    pool_->clear(0, sequence);  // progress is overdue, but no worker is killed for it
-    EXPECT_TRUE(eventually([&] { return mailbox_->worker_slot(2).pid.load() == 0; }));
-  }
-  EXPECT_EQ(worker(0).pid, good);
-  EXPECT_EQ(worker(0).restarts, 0U);
-}
-
-TEST_F(WorkerPoolTest, HoldsAWorkerSlotUntilItsWorkerHasEndedWhateverTheWorkerSlotSays) {
-  start_and_wait("0=behind");
-  const pid_t behind = worker(0).pid;
-  ASSERT_EQ(pool_->live(0), 0b11U);
-  publish(1);
-  mailbox_->worker_slot(0).pid.store(0);
-  EXPECT_TRUE(quiet(*mailbox_, 1, 1));
-  EXPECT_FALSE(quiet(*mailbox_, 1, 1, pool_->held(0)));
-  pool_->clear(0, 1);
-  EXPECT_TRUE(eventually([&] { return quiet(*mailbox_, 1, 1, pool_->held(0)); }));
-  EXPECT_TRUE(is_gone(behind));
-}
-
-TEST_F(WorkerPoolTest, EndsSomebodyElsesWorkerThatLostItsWorkerSlot) {
-  options_.heartbeat_ms = 200;
-  start_and_wait();
-  ChildProcess foreign = start_foreign(2, "deaf");
-  EXPECT_TRUE(eventually([&] { return is_live(2); }));
-  mailbox_->worker_slot(2).pid.store(0);
-  EXPECT_NE(pool_->held(0) & 0b100, 0U);
-  EXPECT_TRUE(eventually([&] { return foreign.has_ended(); }));
-  EXPECT_TRUE(eventually([&] { return (pool_->held(0) & 0b100) == 0; }));
-}
-
-TEST_F(WorkerPoolTest, LetsWorkersOpenAMailboxThatOthersWroteInto) {
-  start_and_wait();
-  auto outbox = ShmRegion::open(mailbox_->outbox_region().name(), ShmRegion::Access::read_write);
-  ASSERT_TRUE(outbox.ok());
-  std::memset(outbox->data(), 0xff, sizeof(OutboxHeader));
-  const pid_t pid = worker(0).pid;
-  ASSERT_EQ(::kill(pid, SIGKILL), 0);
-  EXPECT_TRUE(is_replaced(0, pid));
-}
-
 TEST_F(WorkerPoolTest, KillsWhoIsBehindAndSparesWhoIsNotWhenItClears) {
   start_and_wait("0=behind");
   const pid_t behind = worker(0).pid;
@@ -385,57 +226,6 @@ TEST_F(WorkerPoolTest, ClearsAStoppedWorkerLongBeforeItsHeartbeatIsMissed) {
   pool_->clear(0, 1);
   EXPECT_TRUE(eventually([&] { return quiet(*mailbox_, 0b11, 1); }));
   EXPECT_TRUE(is_replaced(0, pid));
-}
-
-TEST_F(WorkerPoolTest, LetsSomebodyElsesWorkerWorkAndDoesNotReplaceIt) {
-  options_.heartbeat_ms = 200;
-  start_and_wait();
-  ChildProcess foreign = start_foreign(2, "good");
-  EXPECT_TRUE(eventually([&] { return is_live(2); }));
-  EXPECT_EQ(worker(2).pid, foreign.pid());
-  EXPECT_FALSE(worker(2).ours);
-  EXPECT_EQ(worker(2).cpu, 9);
-  foreign.kill(SIGKILL);
-  EXPECT_TRUE(eventually([&] { return foreign.has_ended(); }));
-  EXPECT_TRUE(eventually([&] { return mailbox_->worker_slot(2).pid.load() == 0; }));
-  EXPECT_FALSE(is_live(2));
-  EXPECT_TRUE(eventually([&] { return pool_->status().size() == 2; }));
-}
-
-TEST_F(WorkerPoolTest, LeavesSomebodyElsesStoppedWorkerOutUntilItGoesOn) {
-  options_.heartbeat_ms = 200;
-  start_and_wait();
-  ChildProcess foreign = start_foreign(2, "good");
-  EXPECT_TRUE(eventually([&] { return is_live(2); }));
-  foreign.kill(SIGSTOP);
-  EXPECT_TRUE(eventually([&] { return !is_live(2); }));
-  EXPECT_EQ(mailbox_->worker_slot(2).pid.load(), static_cast<std::uint32_t>(foreign.pid()));
-  foreign.kill(SIGCONT);
-  EXPECT_TRUE(eventually([&] { return is_live(2); }));
-}
-
-TEST_F(WorkerPoolTest, ClearsSomebodyElsesWorkerToo) {
-  start_and_wait();
-  ChildProcess foreign = start_foreign(2, "behind");
-  EXPECT_TRUE(eventually([&] { return is_live(2); }));
-  publish(1);
-  pool_->clear(0, 1);
-  EXPECT_TRUE(eventually([&] { return foreign.has_ended(); }));
-  EXPECT_EQ(foreign.end(), "signal 9 (Killed)");
-  EXPECT_TRUE(eventually([&] { return quiet(*mailbox_, 0b111, 1); }));
-}
-
-TEST_F(WorkerPoolTest, WaitsForAWorkerSlotThatSomebodyElseHas) {
-  options_.heartbeat_ms = 200;
-  ChildProcess foreign = start_foreign(1, "good");
-  EXPECT_TRUE(eventually([&] { return mailbox_->worker_slot(1).pid.load() != 0; }));
-  start_and_wait();
-  EXPECT_EQ(worker(1).pid, foreign.pid());
-  EXPECT_FALSE(worker(1).ours);
-  foreign.kill(SIGKILL);
-  EXPECT_TRUE(eventually([&] { return foreign.has_ended(); }));
-  EXPECT_TRUE(is_replaced(1, foreign.pid()));
-  EXPECT_TRUE(worker(1).ours);
 }
 
 TEST_F(WorkerPoolTest, LeavesNoProcessBehind) {
