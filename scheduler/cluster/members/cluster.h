@@ -24,7 +24,6 @@
 #include "scheduler/cluster/members/engine_source.h"
 #include "scheduler/cluster/policies/adapter_index.h"
 #include "scheduler/cluster/policies/policy.h"
-#include "scheduler/cluster/policies/tandem_policy.h"
 #include "scheduler/cluster/prefixes/prefix_index.h"
 #include "scheduler/cluster/report/engine_report.h"
 
@@ -72,10 +71,10 @@ struct MoveCost {
   std::int64_t load_bytes = 0;  // bytes of the adapter if it is cold
 };
 
-// The reasons for the choice of an engine, in terms of the policy `tandem`.
+// The reasons for the choice of an engine, as the policy that chose it explains them.
 struct RouteReasons {
   AdapterTier tier = AdapterTier::resident;  // of the adapter there; resident also without one
-  TandemEstimate estimate;
+  std::optional<CostEstimate> estimate;      // nothing: the policy does not explain itself
   EngineIndex next;  // the cheapest other engine; not valid: none, or not asked for
   double next_cost_s = 0;
 };

@@ -18,29 +18,19 @@ RouteReasons Cluster::reasons(const Wanted& wanted, EngineIndex chosen, bool oth
   const Model* const model = found == models_.end() ? nullptr : &found->second;
   RouteRequest request = route_request(wanted, model, now);
   request.prefixes = prefixes_.find(wanted.prompt);
-  const auto estimate = [&](EngineIndex engine, AdapterTier& tier) {
-    const auto hold = std::ranges::find(request.holds, engine, &AdapterHold::engine);
-    const bool held = hold != request.holds.end();
-    if (request.adapter.valid()) tier = held ? hold->tier : AdapterTier::absent;
-    const auto hit = std::ranges::find(request.prefixes, engine, &PrefixHit::engine);
-    return tandem_estimate(request, views_[engine.index()], tier,
-                           hit == request.prefixes.end() ? 0 : hit->tokens,
-                           held ? hold->active_requests : 0);
-  };
-  RouteReasons reasons;
-  reasons.estimate = estimate(chosen, reasons.tier);
-  for (std::size_t i = 0; others && i < views_.size(); ++i) {
+  RouteReasons reasons{.tier = request.hold_on(chosen).tier,
+                       .estimate = policy_->explain(request, views_[chosen.index()], chosen)};
+  for (std::size_t i = 0; others && reasons.estimate && i < views_.size(); ++i) {
     const EngineIndex engine(static_cast<std::int32_t>(i));
     if (engine == chosen || !views_[i].accepts || !wanted.allows(i)) continue;
     if (model != nullptr && !model->offered &&
         !std::ranges::binary_search(model->engines, engine)) {
       continue;
     }
-    AdapterTier tier = AdapterTier::resident;
-    const double cost_s = estimate(engine, tier).cost_s;
-    if (reasons.next.valid() && cost_s >= reasons.next_cost_s) continue;
+    const auto estimate = policy_->explain(request, views_[i], engine);
+    if (!estimate || (reasons.next.valid() && estimate->cost_s >= reasons.next_cost_s)) continue;
     reasons.next = engine;
-    reasons.next_cost_s = cost_s;
+    reasons.next_cost_s = estimate->cost_s;
   }
   return reasons;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,29 @@ struct Decision {
   bool chosen() const { return engine.valid(); }
 };
 
+// The parts of a cost in seconds, weighted; their sum is the cost.
+struct CostTerms {
+  double wait_s = 0;     // until the request starts
+  double cold_s = 0;     // until its adapter has arrived
+  double compute_s = 0;  // its prefill
+  double decode_s = 0;   // its other tokens
+  double others_s = 0;   // time added to running and waiting requests
+  double later_s = 0;    // reloading the evicted adapter
+  double misses_s = 0;   // missed SLOs
+
+  double sum() const {
+    return wait_s + cold_s + compute_s + decode_s + others_s + later_s + misses_s;
+  }
+};
+
+// What a policy expects of a request on one engine.
+struct CostEstimate {
+  double ttft_s = 0;
+  double token_s = 0;  // latency / tokens
+  double cost_s = 0;   // over all requests
+  CostTerms terms;
+};
+
 // choose() does no I/O, reads no clock and allocates nothing; with the same seed the same calls in
 // the same order choose the same engines. Not thread-safe: some policies count their choices.
 class Policy {
@@ -30,6 +54,12 @@ class Policy {
   // Returns an engine that accepts, or none if no engine does; `punica` and `first_fit` also return
   // none while every engine is full.
   virtual Decision choose(const RouteRequest& request, std::span<const EngineView> engines) = 0;
+  // The cost of an engine for a request about which choose() has just decided, for people who ask
+  // why. Changes nothing. Nothing: the policy minimises something else than time.
+  virtual std::optional<CostEstimate> explain(const RouteRequest&, const EngineView&,
+                                              EngineIndex) const {
+    return std::nullopt;
+  }
 };
 
 struct PolicyOptions {

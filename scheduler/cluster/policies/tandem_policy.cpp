@@ -101,9 +101,9 @@ bool on_device(AdapterTier tier) {
 
 }  // namespace
 
-TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& engine,
-                               AdapterTier tier, std::int64_t cached_tokens, std::int32_t active,
-                               const PromptSteps& prompt_steps) {
+CostEstimate tandem_estimate(const RouteRequest& request, const EngineView& engine,
+                             AdapterTier tier, std::int64_t cached_tokens, std::int32_t active,
+                             const PromptSteps& prompt_steps) {
   const StepCosts& costs = engine.costs;
   DecodeLoad exists = engine.all();
   const double exists_s = costs.decode_time_s(in_one_batch(exists, engine));
@@ -151,7 +151,7 @@ TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& en
     stall_s = std::min(stall_s, engine.cold.cpu_time_s(own.rank_tokens, engine.free_workers));
   }
 
-  TandemEstimate estimate;
+  CostEstimate estimate;
   const double prefill_s =
       costs.step_time_s(engine.mixed_steps ? engine.running : DecodeLoad{}, together) +
       sharers * own_work_s;
@@ -200,7 +200,7 @@ Decision TandemPolicy::choose(const RouteRequest& request, std::span<const Engin
   bool best_keeps = false;  // whether `best` keeps the SLO
   const auto offer = [&](const AdapterHold& hold, std::int64_t cached, double factor) {
     const EngineIndex index = hold.engine;
-    const TandemEstimate estimate =
+    const CostEstimate estimate =
         tandem_estimate(request, engines[index.index()], hold.tier, cached, hold.active_requests,
                         {.requests_per_s = requests_per_s,
                          .since_last_s = request.now_s - last_request_s_[index.index()]});
@@ -246,6 +246,15 @@ Decision TandemPolicy::choose(const RouteRequest& request, std::span<const Engin
     offer({.engine = index}, cached ? hit->tokens : 0, 1 + kSettle * preference);
   }
   return note_choice(best, request.now_s);
+}
+
+// choose() has noted this request already, so that its PromptSteps would tell of this request.
+std::optional<CostEstimate> TandemPolicy::explain(const RouteRequest& request,
+                                                  const EngineView& engine,
+                                                  EngineIndex index) const {
+  const AdapterHold hold = request.hold_on(index);
+  return tandem_estimate(request, engine, hold.tier, cached_on(request.prefixes, index),
+                         hold.active_requests);
 }
 
 void TandemPolicy::note_arrival(double now_s, std::size_t engines) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "scheduler/cluster/policies/demand_sketch.h"
@@ -36,6 +37,8 @@ class TandemPolicy final : public Policy {
         least_replicas_(options.least_replicas) {}
   std::string_view name() const override { return "tandem"; }
   Decision choose(const RouteRequest& request, std::span<const EngineView> engines) override;
+  std::optional<CostEstimate> explain(const RouteRequest& request, const EngineView& engine,
+                                      EngineIndex index) const override;
 
  private:
   void note_arrival(double now_s, std::size_t engines);
@@ -50,29 +53,6 @@ class TandemPolicy final : public Policy {
   std::vector<double> last_request_s_;  // by engine; allocates only when the cluster grows
 };
 
-// The parts of a cost, weighted; their sum is the cost.
-struct CostTerms {
-  double wait_s = 0;     // until the request starts
-  double cold_s = 0;     // until its adapter has arrived
-  double compute_s = 0;  // its prefill
-  double decode_s = 0;   // its other tokens
-  double others_s = 0;   // time added to running and waiting requests
-  double later_s = 0;    // reloading the evicted adapter
-  double misses_s = 0;   // missed SLOs
-
-  double sum() const {
-    return wait_s + cold_s + compute_s + decode_s + others_s + later_s + misses_s;
-  }
-};
-
-// The prediction for a request on one engine; for logs and tests.
-struct TandemEstimate {
-  double ttft_s = 0;
-  double token_s = 0;  // latency / tokens
-  double cost_s = 0;   // over all requests
-  CostTerms terms;
-};
-
 // Arrival data for engines with separate prompt steps: it determines how many prompts share a step.
 struct PromptSteps {
   double requests_per_s = 0;  // arriving at the router
@@ -80,10 +60,10 @@ struct PromptSteps {
   double since_last_s = std::numeric_limits<double>::infinity();
 };
 
-// `cached_tokens`: tokens of the prompt in the prefix cache. `active`: running or waiting requests
-// with its adapter on this engine.
-TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& engine,
-                               AdapterTier tier, std::int64_t cached_tokens,
-                               std::int32_t active = 0, const PromptSteps& prompt_steps = {});
+// The prediction for a request on one engine. `cached_tokens`: tokens of the prompt in the prefix
+// cache. `active`: running or waiting requests with its adapter on this engine.
+CostEstimate tandem_estimate(const RouteRequest& request, const EngineView& engine,
+                             AdapterTier tier, std::int64_t cached_tokens, std::int32_t active = 0,
+                             const PromptSteps& prompt_steps = {});
 
 }  // namespace tandem

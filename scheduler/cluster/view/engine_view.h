@@ -91,6 +91,13 @@ struct RouteRequest {
   DecodeLoad decode() const {
     return {.requests = 1, .rank_sum = rank, .rank_max = rank, .context_tokens = prompt_tokens};
   }
+  // Its adapter on an engine: absent where no entry says otherwise. The base model is resident.
+  AdapterHold hold_on(EngineIndex engine) const {
+    for (const AdapterHold& hold : holds) {
+      if (hold.engine == engine) return hold;
+    }
+    return {engine, adapter.valid() ? AdapterTier::absent : AdapterTier::resident};
+  }
   // The predicted KV size at the end of the answer.
   std::int64_t kv_tokens() const {
     return prompt_tokens + static_cast<std::int64_t>(expected_tokens);

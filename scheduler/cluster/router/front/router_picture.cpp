@@ -91,8 +91,7 @@ DashboardRow adapter_row(const Cluster::AdapterPlaces& places,
   return {text_of(row["name"]), text_of(row)};
 }
 
-// Cost terms exist only for the policy `tandem`: others minimise something else.
-DashboardRow decision_row(const DecisionLog::Entry& entry, bool has_terms) {
+DashboardRow decision_row(const DecisionLog::Entry& entry) {
   json row{{"number", entry.number},
            {"unix_ms", entry.unix_ms},
            {"model", entry.model.empty() ? "the base" : entry.model},
@@ -100,10 +99,10 @@ DashboardRow decision_row(const DecisionLog::Entry& entry, bool has_terms) {
            {"engine", entry.engine},
            {"tier", word_of(entry.reasons.tier)},
            {"next", nullptr}};
-  if (has_terms) {
-    const CostTerms& terms = entry.reasons.estimate.terms;
-    row["cost_s"] = entry.reasons.estimate.cost_s;
-    row["ttft_s"] = entry.reasons.estimate.ttft_s;
+  if (const auto& estimate = entry.reasons.estimate) {
+    const CostTerms& terms = estimate->terms;
+    row["cost_s"] = estimate->cost_s;
+    row["ttft_s"] = estimate->ttft_s;
     row["terms"] = {{"wait_s", terms.wait_s},       {"cold_s", terms.cold_s},
                     {"compute_s", terms.compute_s}, {"decode_s", terms.decode_s},
                     {"others_s", terms.others_s},   {"later_s", terms.later_s},
@@ -139,7 +138,7 @@ DashboardPicture router_picture(Router& router) {
   }
   DashboardTable decisions{"decisions", {}};
   for (const DecisionLog::Entry& entry : copied.decisions) {
-    decisions.rows.push_back(decision_row(entry, copied.policy == "tandem"));
+    decisions.rows.push_back(decision_row(entry));
   }
   for (DashboardTable* table : {&engines, &adapters, &decisions}) {
     std::ranges::sort(table->rows, {}, &DashboardRow::key);

@@ -20,6 +20,27 @@ TEST(TandemPolicy, ChoosesTheEngineThatHasTheAdapterAmongEqualLoads) {
   EXPECT_EQ(choose_by("tandem", request, engines).engine, engine_at(2));
 }
 
+TEST(TandemPolicy, ExplainsEnginesByTheCostThatItChoseBy) {
+  std::vector<EngineView> engines(3, running(idle_engine(), 8, 16));
+  engines[2] = running(idle_engine(), 16, 16);
+  RouteRequest request = a_request(16);
+  const AdapterHold holds[] = {{engine_at(1), AdapterTier::resident, 1}};
+  const PrefixHit prefixes[] = {{engine_at(2), 16}};
+  request.holds = holds;
+  request.prefixes = prefixes;
+  const auto policy = make_policy("tandem", {}).value();
+  const Decision decision = policy->choose(request, engines);
+  ASSERT_EQ(decision.engine, engine_at(1));
+  const auto cost_s = [&](std::int32_t engine) {
+    return policy->explain(request, engines[engine_at(engine).index()], engine_at(engine))->cost_s;
+  };
+  EXPECT_EQ(cost_s(1), decision.cost);
+  EXPECT_GT(cost_s(0), decision.cost);
+  EXPECT_GT(cost_s(2), decision.cost);
+  const auto others = make_policy("most_idle", {}).value();
+  EXPECT_FALSE(others->explain(request, engines[0], engine_at(0)).has_value());
+}
+
 TEST(TandemPolicy, LeavesAHolderThatIsFull) {
   std::vector<EngineView> engines(3, running(idle_engine(), 8, 16));
   engines[1] = running(idle_engine(), 32, 16);
@@ -141,14 +162,14 @@ TEST(TandemPolicy, ReplicatesHotAdaptersAndBoundsReplicasOfColdOnes) {
   EXPECT_LT(cold->choose(request, engines).engine, engine_at(4));
 }
 
-// The displayed terms are those that decide.
-TEST(TandemEstimate, TellsTermsThatMakeUpTheCost) {
+// What people are shown is what has decided.
+TEST(CostEstimate, TellsTermsThatMakeUpTheCost) {
   RouteRequest request = a_request(64);
   request.slo_ttft_s = 1e-6;
   EngineView engine = running(idle_engine(), 20, 16);
   engine.waiting = {.requests = 4, .tokens = 80, .rank_tokens = 80 * 16, .rank_max = 16};
   engine.max_requests = 8;
-  const TandemEstimate estimate = tandem_estimate(request, engine, AdapterTier::absent, 0);
+  const CostEstimate estimate = tandem_estimate(request, engine, AdapterTier::absent, 0);
   EXPECT_NEAR(estimate.terms.sum(), estimate.cost_s, 1e-9);
   for (const double term :
        {estimate.terms.wait_s, estimate.terms.compute_s, estimate.terms.others_s,
@@ -157,8 +178,8 @@ TEST(TandemEstimate, TellsTermsThatMakeUpTheCost) {
   }
 }
 
-TEST(TandemEstimate, ChargesALoadToAllThatWait) {
-  // The load ends before the current step, so nothing stalls for it now.
+TEST(CostEstimate, ChargesALoadToAllThatWait) {
+  // The load is over before the step under way: nobody stalls for it now.
   const RouteRequest request = a_request(64);
   EngineView engine = running(idle_engine(), 20, 16);
   const auto price_s = [&] {
@@ -172,7 +193,7 @@ TEST(TandemEstimate, ChargesALoadToAllThatWait) {
   EXPECT_NEAR(price_s(), 5 * load_s, 1e-9);
 }
 
-TEST(TandemEstimate, ChargesAPromptToThoseWhosePromptsShareItsStep) {
+TEST(CostEstimate, ChargesAPromptToThoseWhosePromptsShareItsStep) {
   const RouteRequest request = a_request(16);
   const EngineView engine = running(idle_engine(LoraKernel::mbgmv), 8, 16);
   const auto price_s = [&](std::int64_t prompt_tokens, std::int64_t waiting) {
@@ -190,7 +211,7 @@ TEST(TandemEstimate, ChargesAPromptToThoseWhosePromptsShareItsStep) {
   EXPECT_NEAR(price_s(200, 40) - price_s(20, 40), price_s(200, 30) - price_s(20, 30), 1e-9);
 }
 
-TEST(TandemEstimate, SharesAStepOfPromptsAmongThoseThatComeBeforeIt) {
+TEST(CostEstimate, SharesAStepOfPromptsAmongThoseThatComeBeforeIt) {
   const RouteRequest request = a_request(16);
   EngineView engine = running(idle_engine(LoraKernel::mbgmv), 8, 16);
   engine.mixed_steps = false;
@@ -230,7 +251,7 @@ TEST(TandemPolicy, ChoosesTheShorterLineUnderOverload) {
   EXPECT_EQ(choose_by("tandem", request, engines).engine, engine_at(1));
 }
 
-TEST(TandemEstimate, GrowsWithEverythingThatIsInTheWay) {
+TEST(CostEstimate, GrowsWithEverythingThatIsInTheWay) {
   const RouteRequest request = a_request(64);
   const EngineView engine = running(idle_engine(), 8, 16);
   const auto cost = [&](const EngineView& one, AdapterTier tier, std::int64_t cached) {
