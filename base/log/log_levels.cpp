@@ -50,7 +50,6 @@ constexpr std::string_view kModules[] = {
     "scheduler/cluster/picker/envoy",
     "scheduler/cluster/registry",
     "scheduler/cluster/router",
-    "scheduler/cluster/router/front",
     "shm",
     "tools/bench",
     "tools/bench/coldstart",

@@ -187,6 +187,16 @@ bool RestService::slow(const HttpRequest& request) {
   return match.route != nullptr && match.route->slow;
 }
 
+HttpResponse RestService::not_serving() {
+  return envelope_response({503, "The server is shutting down", "draining", 1});
+}
+
+HttpResponse RestService::failed(const HttpRequest& request, const char* why) {
+  log::error("{}: {}", request.id, why);
+  return envelope_response({500, fmt::format("Internal error; the log has it under {}", request.id),
+                            "internal_error", 0});
+}
+
 HttpResponse RestService::refuse(int status, std::string_view reason) {
   refused(kOther, kOther, status);
   const bool busy = status == 503;

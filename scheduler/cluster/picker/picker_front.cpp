@@ -1,7 +1,6 @@
 #include "scheduler/cluster/picker/picker_front.h"
 
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "base/http/rest/error_envelope.h"
 
@@ -47,31 +46,31 @@ json state_json(const PickerHost& host) {
 
 }  // namespace
 
-std::optional<HttpResponse> PickerFront::screen(const HttpRequest& request) {
-  const bool for_everybody = request.path == "/health" || request.path == "/ready" ||
-                             (metrics_without_key_ && request.path == "/metrics");
-  if (for_everybody) return std::nullopt;
-  return refuse_without_key(request, host_.options().api_key);
-}
-
-HttpResponse PickerFront::handle(const HttpRequest& request) {
-  if (request.method != "GET" && request.method != "HEAD") return refuse(405, "GET alone");
-  if (request.path == "/health") return status_answer(200, "ok");
-  if (request.path == "/ready") {
-    return host_.ready() ? status_answer(200, "ready")
-                         : status_answer(503, "no engine accepts requests");
-  }
-  if (request.path == "/metrics") return metrics_answer(host_.metrics().text());
-  if (request.path != "/v1/stats") {
-    return refuse(404, "There are /health, /ready, /metrics and /v1/stats; requests go to Envoy");
-  }
-  HttpResponse response;
-  response.body = state_json(host_).dump(-1, ' ', false, json::error_handler_t::replace);
-  return response;
-}
-
-HttpResponse PickerFront::refuse(int status, std::string_view reason) {
-  return envelope_response({status, std::string(reason)});
-}
+PickerFront::PickerFront(PickerHost& host, bool metrics_without_key)
+    : RestService(
+          {.api_key = host.options().api_key,
+           .metrics_without_key = metrics_without_key,
+           .no_such_path =
+               "There are /health, /ready, /metrics and /v1/stats; requests go to Envoy"},
+          {{.method = "GET",
+            .path = "/health",
+            .call = [](const HttpRequest&) { return status_answer(200, "ok"); },
+            .at_once = true},
+           {.method = "GET",
+            .path = "/ready",
+            .call =
+                [&host](const HttpRequest&) {
+                  return host.ready() ? status_answer(200, "ready")
+                                      : status_answer(503, "no engine accepts requests");
+                },
+            .at_once = true},
+           {.method = "GET",
+            .path = "/metrics",
+            .call = [&host](const HttpRequest&) { return metrics_answer(host.metrics().text()); }},
+           {.method = "GET", .path = "/v1/stats", .call = [&host](const HttpRequest&) {
+              HttpResponse response;
+              response.body = state_json(host).dump(-1, ' ', false, json::error_handler_t::replace);
+              return response;
+            }}}) {}
 
 }  // namespace tandem

@@ -11,7 +11,6 @@
 #include "base/http/rest/error_envelope.h"
 #include "base/http/rest/log_level.h"
 #include "base/http/sse.h"
-#include "base/log/log.h"
 #include "base/trace/tracer.h"
 #include "scheduler/cluster/router/client_call.h"
 #include "scheduler/cluster/router/front/fan_out.h"
@@ -195,12 +194,6 @@ HttpResponse Front::watch(const HttpRequest& request) {
 
 HttpResponse Front::not_serving() {
   return envelope_response({503, "The router is shutting down", "draining", 1});
-}
-
-HttpResponse Front::failed(const HttpRequest& request, const char* why) {
-  log::error("{}: {}", request.id, why);
-  return envelope_response({500, fmt::format("Internal error; the log has it under {}", request.id),
-                            "internal_error", 0});
 }
 
 void Front::finish(const HttpRequest& request, HttpResponse& response) {

@@ -23,7 +23,6 @@ class Front final : public RestService {
   HttpResponse watch(const HttpRequest& request);  // a dashboard
 
   HttpResponse not_serving() override;
-  HttpResponse failed(const HttpRequest& request, const char* why) override;
 
   Router& router_;
   DashboardFeed dashboard_;

@@ -1,6 +1,7 @@
 // The picker in front of stub engines, whose statistics come over real sockets.
 #include "scheduler/cluster/picker/picker_host.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -97,7 +98,13 @@ TEST_F(PickerHostTest, KnowsWhereAdaptersAreAndWhichEnginesLive) {
   request.path = "/v1/stats";
   EXPECT_EQ(nlohmann::json::parse(front.handle(request).body)["engines"].size(), 2U);
   request.path = "/v1/completions";
-  EXPECT_EQ(front.handle(request).status, 404);
+  EXPECT_EQ(front.screen(request)->status, 404);
+  request.method = "POST";
+  request.path = "/v1/stats";
+  const auto wrong = front.screen(request);
+  EXPECT_EQ(wrong->status, 405);
+  EXPECT_THAT(wrong->headers, testing::Contains(testing::Pair("Allow", "GET, HEAD")));
+  request.method = "GET";
 
   first.kill();
   EXPECT_TRUE(all_up(1));
