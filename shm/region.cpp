@@ -10,7 +10,6 @@
 #include <boost/interprocess/mapped_region.hpp>
 #include <boost/interprocess/shared_memory_object.hpp>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
@@ -22,6 +21,7 @@
 
 #include "base/check.h"
 #include "base/limits/bytes_text.h"
+#include "base/parse_number.h"
 #include "shm/numa.h"
 #include "shm/truncation.h"
 
@@ -112,12 +112,9 @@ std::optional<Name> parse_name(std::string_view file) {
   if (!file.starts_with(kPrefix)) return std::nullopt;
   file.remove_prefix(kPrefix.size());
   Name name;
-  const char* const end = file.data() + file.size();
-  const auto [after, failure] = std::from_chars(file.data(), end, name.maker);
-  if (failure != std::errc() || name.maker <= 0 || after == end || *after != '-') {
-    return std::nullopt;
-  }
-  file.remove_prefix(static_cast<std::size_t>(after + 1 - file.data()));
+  name.maker = take_number<pid_t>(file).value_or(0);
+  if (name.maker <= 0 || !file.starts_with('-')) return std::nullopt;
+  file.remove_prefix(1);
   if (const std::size_t dash = file.find('-'); dash != std::string_view::npos) {
     name.purpose = file.substr(dash + 1);
   }

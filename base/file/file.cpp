@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/file/folder.h"
 #include "base/limits/bytes_text.h"
 
 namespace tandem {
@@ -72,12 +73,7 @@ std::filesystem::path place_of(int descriptor) {
   return std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", descriptor), ignored);
 }
 
-bool lies_under(const std::filesystem::path& path, const std::filesystem::path& root) {
-  return !root.empty() &&
-         std::mismatch(root.begin(), root.end(), path.begin(), path.end()).first == root.end();
-}
-
-// The same error for everything outside, so that a client cannot find out what exists there.
+// One answer for all that is outside, so that nobody learns what exists there.
 Status leads_out(std::string_view name) {
   return error(
       StatusCode::permission_denied,

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 #include <utility>
@@ -72,6 +73,11 @@ Result<std::filesystem::path> resolve_links(const std::filesystem::path& path) {
       std::filesystem::weakly_canonical(std::filesystem::absolute(path, failure), failure);
   if (failure) return errno_status(path.string(), failure.value());
   return real;
+}
+
+bool lies_under(const std::filesystem::path& path, const std::filesystem::path& root) {
+  return !root.empty() &&
+         std::mismatch(root.begin(), root.end(), path.begin(), path.end()).first == root.end();
 }
 
 }  // namespace tandem

@@ -4,12 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <limits>
 #include <utility>
 
 #include "base/check.h"
+#include "base/parse_number.h"
 
 namespace tandem {
 namespace {
@@ -62,19 +61,7 @@ std::optional<bool> parse_bool(std::string_view text) {
   return std::nullopt;
 }
 
-template <typename T>
-std::optional<T> parse_number(std::string_view text) {
-  T value{};
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  if constexpr (std::is_floating_point_v<T>) {
-    if (!std::isfinite(value)) return std::nullopt;
-  }
-  return value;
-}
-
-// The number of letters changed, omitted, inserted or, for neighbours, swapped ("prot" for "port"
-// is one).
+// Letters changed, left out, put in or, of neighbours, swapped ("prot" for "port": one mistake).
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before;  // the row before the last
   std::vector<std::size_t> last(b.size() + 1);

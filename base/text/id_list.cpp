@@ -1,9 +1,10 @@
 #include "base/text/id_list.h"
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <utility>
+
+#include "base/parse_number.h"
 
 namespace tandem {
 namespace {
@@ -23,10 +24,8 @@ Result<std::vector<int>> parse_id_list(std::string_view text) {
   std::string_view rest = text;
   const auto malformed = [&] { return invalid("'{}' is not a list as in 0-3,8", text); };
   const auto take = [&](int& value) {
-    const auto [end, failure] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
-    if (failure != std::errc() || value < 0 || value > kMaxId) return false;
-    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
-    return true;
+    value = take_number<int>(rest).value_or(-1);
+    return value >= 0 && value <= kMaxId;
   };
   while (!rest.empty()) {
     int first = 0;

@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <sstream>
 #include <string>
 
+#include "base/parse_number.h"
 #include "cpu_lora/topology/machine_map.h"
 
 namespace tandem {
@@ -31,10 +31,7 @@ Result<std::string> read_proc(const std::string& path) {
 
 template <typename T>
 std::optional<T> number_of(std::string_view text) {
-  T value{};
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc()) return std::nullopt;
-  return value;
+  return take_number<T>(text);
 }
 
 // The value after "key:" in /proc/PID/status.

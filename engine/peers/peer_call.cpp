@@ -1,10 +1,11 @@
 #include "engine/peers/peer_call.h"
 
-#include <charconv>
 #include <exception>
 #include <memory>
 #include <optional>
 #include <utility>
+
+#include "base/parse_number.h"
 
 namespace tandem {
 namespace {
@@ -36,11 +37,9 @@ class FileCall final : public CallEvents {
     std::uint64_t bytes = sink_.max_bytes;
     const std::string_view length = head.header("content-length");
     if (!length.empty()) {
-      const auto [last, failure] =
-          std::from_chars(length.data(), length.data() + length.size(), bytes);
-      if (failure != std::errc() || last != length.data() + length.size()) {
-        return end(PeerAnswer::failed(invalid("its Content-Length is no number")));
-      }
+      const auto announced = parse_number<std::uint64_t>(length);
+      if (!announced) return end(PeerAnswer::failed(invalid("its Content-Length is no number")));
+      bytes = *announced;
     }
     if (bytes > sink_.max_bytes) return end(too_much());
     span_.start(times_.span);

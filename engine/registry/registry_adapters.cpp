@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/file/folder.h"
 #include "base/http/client/http_address.h"
 #include "base/log/log.h"
 #include "base/status_copy.h"
@@ -30,11 +31,6 @@ constexpr std::uint64_t kHeaderBytes = 8 << 20;
 
 Status ends_now() {
   return error(StatusCode::unavailable, "this server is shutting down");
-}
-
-// Both with links resolved.
-bool lies_under(const fs::path& path, const fs::path& root) {
-  return std::mismatch(root.begin(), root.end(), path.begin(), path.end()).first == root.end();
 }
 
 // The weights' file may be in a wider type than what is served of it.

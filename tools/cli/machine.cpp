@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <optional>
 #include <string_view>
 
+#include "base/parse_number.h"
 #include "base/text/id_list.h"
 #include "base/text/shown_text.h"
 #include "base/threads/thread_cpus.h"
@@ -27,15 +27,6 @@ std::string line_of(const char* path, std::string_view key) {
     return start == std::string::npos ? "" : line.substr(start);
   }
   return {};
-}
-
-// Reads digits off the front of `text`.
-std::optional<int> take_number(std::string_view& text) {
-  int value = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc() || value < 0) return std::nullopt;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  return value;
 }
 
 }  // namespace
@@ -64,12 +55,12 @@ Result<std::vector<int>> parse_cpus(const std::string& text, std::string_view se
     return invalid("{}: '{}' is not a list as in 0-3,8", setting, text);
   };
   while (true) {
-    const auto first = take_number(rest);
-    if (!first) return malformed();
+    const auto first = take_number<int>(rest);
+    if (!first || *first < 0) return malformed();
     int last = *first;
     if (rest.starts_with('-')) {
       rest.remove_prefix(1);
-      const auto end = take_number(rest);
+      const auto end = take_number<int>(rest);
       if (!end || *end < *first || *end > kMaxId) return malformed();
       last = *end;
     }

@@ -1,10 +1,9 @@
 #include "tools/cli/serving.h"
 
-#include <fmt/format.h>
-
 #include <chrono>
 #include <csignal>
 
+#include "base/http/client/http_address.h"
 #include "base/log/log.h"
 #include "tools/cli/machine.h"
 
@@ -20,8 +19,7 @@ void make_room_for_connections(std::int64_t max_connections, std::int64_t files_
 }
 
 std::string listening_url(const std::string& host, int port) {
-  const bool v6 = host.find(':') != std::string::npos;
-  return fmt::format("http://{}{}{}:{}", v6 ? "[" : "", host, v6 ? "]" : "", port);
+  return HttpAddress{host, port}.text();
 }
 
 void warn_of_open_host(const std::string& host, const std::string& api_key) {

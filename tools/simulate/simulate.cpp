@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <optional>
 
 #include "base/clock.h"
 #include "base/file/file.h"
+#include "base/parse_number.h"
 #include "base/settings/settings.h"
 #include "scheduler/cluster/policies/policy.h"
 #include "scheduler/cluster/simulator/azure_trace.h"
@@ -148,12 +148,9 @@ std::vector<std::string> split_at_commas(const std::string& text) {
 Result<std::vector<std::int32_t>> parse_ranks(const std::string& text) {
   std::vector<std::int32_t> ranks;
   for (const std::string& part : split_at_commas(text)) {
-    std::int32_t rank = 0;
-    const auto [end, failure] = std::from_chars(part.data(), part.data() + part.size(), rank);
-    if (failure != std::errc() || end != part.data() + part.size()) {
-      return invalid("ranks: '{}' is no whole number; example: 8,16,32,64", part);
-    }
-    ranks.push_back(rank);
+    const auto rank = parse_number<std::int32_t>(part);
+    if (!rank) return invalid("ranks: '{}' is no whole number; example: 8,16,32,64", part);
+    ranks.push_back(*rank);
   }
   return ranks;
 }

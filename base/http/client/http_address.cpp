@@ -1,7 +1,8 @@
 #include "base/http/client/http_address.h"
 
 #include <algorithm>
-#include <charconv>
+
+#include "base/parse_number.h"
 
 namespace tandem {
 namespace {
@@ -38,10 +39,8 @@ Result<HttpAddress> HttpAddress::parse(std::string_view url) {
     return wrong();  // IPv6 without brackets: the colon of the port is ambiguous
   }
   HttpAddress address;
-  const auto [end, failure] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), address.port);
-  const bool has_port = failure == std::errc() && end == digits.data() + digits.size() &&
-                        address.port >= 1 && address.port <= kMaxPort;
+  address.port = parse_number<int>(digits).value_or(0);
+  const bool has_port = address.port >= 1 && address.port <= kMaxPort;
   const bool has_host = !host.empty() && host.size() <= kMaxHostBytes &&
                         std::all_of(host.begin(), host.end(), is_host_char);
   if (!has_port || !has_host) return wrong();

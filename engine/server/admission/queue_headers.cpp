@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstddef>
 #include <string>
 #include <string_view>
 #include <system_error>
+
+#include "base/parse_number.h"
 
 namespace tandem {
 namespace {
@@ -32,12 +33,8 @@ constexpr std::size_t kLongestTenant = 128;
 MaybeError take_milliseconds(const HttpRequest& request, const char* name, double& seconds) {
   const auto found = request.headers.find(name);
   if (found == request.headers.end()) return std::nullopt;
-  const std::string& text = found->second;
-  double value = -1;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool fits =
-      failure == std::errc() && end == text.data() + text.size() && value >= 0 && value <= kMostMs;
-  if (!fits) {
+  const double value = parse_number<double>(found->second).value_or(-1);
+  if (value < 0 || value > kMostMs) {
     return bad_field(name,
                      "The header '{}' must be one number of milliseconds from 0 (none) to {:.0f}, "
                      "as in '{}: 500'",

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <system_error>
 
+#include "base/file/folder.h"
 #include "base/log/log.h"
 #include "engine/server/calls/call.h"
 #include "engine/server/messages/json_body.h"
@@ -23,11 +24,6 @@ bool is_name(const std::string& name) {
            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                   std::string_view("._:/-").find(c) != std::string_view::npos;
          });
-}
-
-// Both paths must have their links resolved.
-bool lies_under(const fs::path& path, const fs::path& root) {
-  return std::mismatch(root.begin(), root.end(), path.begin(), path.end()).first == root.end();
 }
 
 void warn_unknown(const json& body, const char* call,

@@ -3,11 +3,11 @@
 #include <openssl/evp.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <utility>
 
 #include "base/json/json_text.h"
+#include "base/parse_number.h"
 
 namespace tandem::etcd {
 namespace {
@@ -106,10 +106,7 @@ std::int64_t number(const json& object, const char* name) {
   if (found == nullptr) return 0;
   if (found->is_number_integer()) return found->get<std::int64_t>();
   if (!found->is_string()) return 0;
-  const std::string& text = found->get_ref<const std::string&>();
-  std::int64_t value = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return failure == std::errc() && end == text.data() + text.size() ? value : 0;
+  return parse_number<std::int64_t>(found->get_ref<const std::string&>()).value_or(0);
 }
 
 bool is_true(const json& object, const char* name) {

@@ -3,13 +3,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <optional>
 #include <tuple>
 #include <utility>
 
 #include "base/log/log.h"
+#include "base/parse_number.h"
 
 namespace tandem {
 namespace {
@@ -35,19 +35,12 @@ std::string engine_key(std::string_view id) {
   return fmt::format("{}{}", kEngines, id);
 }
 
-std::optional<std::int64_t> parse_number(std::string_view text) {
-  std::int64_t number = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (failure != std::errc() || end != text.data() + text.size() || number < 0) return {};
-  return number;
-}
-
 // Parses an adapter's key.
 std::optional<AdapterVersion> parse_adapter_key(std::string_view key) {
   const std::size_t at = key.rfind('@');
   if (!key.starts_with(kAdapters) || at == std::string_view::npos) return {};
-  const auto version = parse_number(key.substr(at + 1));
-  if (!version) return {};
+  const auto version = parse_number<std::int64_t>(key.substr(at + 1));
+  if (!version || *version < 0) return {};
   return AdapterVersion{std::string(key.substr(kAdapters.size(), at - kAdapters.size())), *version};
 }
 
@@ -116,8 +109,8 @@ Result<AddedAdapter> Registry::add_adapter(const AdapterEntry& wanted) {
     AdapterEntry entry = wanted;
     entry.version = 1;
     if (last) {
-      const auto number = parse_number(last->value);
-      if (!number) {
+      const auto number = parse_number<std::int64_t>(last->value);
+      if (!number || *number < 0) {
         return error(StatusCode::internal, "the registry's entry {} is no number", last_key);
       }
       entry.version = *number + 1;

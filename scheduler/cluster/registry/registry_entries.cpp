@@ -1,12 +1,12 @@
 #include "scheduler/cluster/registry/registry_entries.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/json/json_text.h"
+#include "base/parse_number.h"
 #include "base/text/utf8.h"
 
 namespace tandem {
@@ -109,13 +109,8 @@ WantedVersion parse_versioned_name(std::string_view text) {
   const std::size_t at = text.rfind('@');
   if (at == std::string_view::npos) return {std::string(text)};
   WantedVersion wanted{std::string(text.substr(0, at))};
-  const std::string_view digits = text.substr(at + 1);
-  const auto [end, failure] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), wanted.version);
-  const bool is_number = failure == std::errc() && end == digits.data() + digits.size();
-  if (is_number && wanted.version > 0 && versioned_name(wanted.name, wanted.version) == text) {
-    return wanted;
-  }
+  wanted.version = parse_number<std::int64_t>(text.substr(at + 1)).value_or(0);
+  if (wanted.version > 0 && versioned_name(wanted.name, wanted.version) == text) return wanted;
   return {std::string(text)};
 }
 

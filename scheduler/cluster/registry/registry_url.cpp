@@ -1,13 +1,13 @@
 #include "scheduler/cluster/registry/registry_url.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "base/parse_number.h"
 #include "scheduler/cluster/registry/late_store.h"
 #include "scheduler/cluster/registry/registry.h"
 #include "scheduler/cluster/registry/sqlite_store.h"
@@ -32,9 +32,7 @@ bool is_of(std::string_view text, std::string_view also) {
 }
 
 bool is_port(std::string_view text) {
-  std::uint16_t port = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), port);
-  return failure == std::errc() && end == text.data() + text.size() && port > 0;
+  return parse_number<std::uint16_t>(text).value_or(0) > 0;
 }
 
 // Empty if the text is invalid. An IPv6 address is in brackets, to separate it from its port.

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <random>
 
 #include "base/http/sse.h"
 #include "base/json/json_text.h"
+#include "base/parse_number.h"
 #include "scheduler/cluster/router/prompt_reader.h"
 
 namespace tandem {
@@ -63,12 +63,8 @@ std::size_t num_prompts(const json& body) {
 }
 
 double milliseconds_header(const HttpRequest& request, const char* name) {
-  const std::string_view text = request.header(name);
-  double value = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool fits =
-      failure == std::errc() && end == text.data() + text.size() && value > 0 && value < 1e9;
-  return fits ? value / 1e3 : 0;
+  const double value = parse_number<double>(request.header(name)).value_or(0);
+  return value > 0 && value < 1e9 ? value / 1e3 : 0;
 }
 
 }  // namespace

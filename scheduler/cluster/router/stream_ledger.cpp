@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
+
+#include "base/parse_number.h"
 
 namespace tandem {
 namespace {
@@ -97,11 +98,8 @@ StreamLedger::News StreamLedger::take_tokens(std::string_view numbers) {
   std::size_t choice = choices_.size();
   bool first = true;
   while (!numbers.empty()) {
-    std::int32_t number = -1;
-    const auto [end, failure] =
-        std::from_chars(numbers.data(), numbers.data() + numbers.size(), number);
-    if (failure != std::errc() || number < 0) return News::hostile;
-    numbers.remove_prefix(static_cast<std::size_t>(end - numbers.data()));
+    const std::int32_t number = take_number<std::int32_t>(numbers).value_or(-1);
+    if (number < 0) return News::hostile;
     if (!numbers.empty() && numbers.front() != ' ') return News::hostile;
     while (!numbers.empty() && numbers.front() == ' ') numbers.remove_prefix(1);
     if (first) {

@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <iterator>
 #include <optional>
 #include <random>
+
+#include "base/parse_number.h"
 
 namespace tandem {
 namespace {
@@ -34,13 +35,6 @@ std::optional<std::string_view> take_column(std::optional<std::string_view>& lin
   return column;
 }
 
-std::optional<std::int32_t> whole_number(std::string_view text) {
-  std::int32_t value = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 Result<std::size_t> minutes_of(std::string_view line) {
   std::optional<std::string_view> rest = line;
   for (const std::string_view name : kNames) {
@@ -51,7 +45,7 @@ Result<std::size_t> minutes_of(std::string_view line) {
   }
   std::size_t minutes = 0;
   while (const auto column = take_column(rest)) {
-    const auto number = whole_number(*column);
+    const auto number = parse_number<std::int32_t>(*column);
     if (!number || *number != static_cast<std::int32_t>(minutes + 1)) {
       return invalid("line 1: minute {} stands where {} belongs", column->substr(0, 20),
                      minutes + 1);
@@ -87,7 +81,7 @@ Result<AzureTrace> parse_azure_trace(std::string_view text) {
     for (std::size_t minute = 0; minute < minutes; ++minute) {
       const auto column = take_column(line);
       if (!column) return invalid("line {} ends before minute {}", number, minute + 1);
-      const auto calls = whole_number(*column);
+      const auto calls = parse_number<std::int32_t>(*column);
       if (!calls || *calls < 0 || *calls > kMaxCount) {
         return invalid("line {}, minute {}: '{}' is no number of calls from 0 to {}", number,
                        minute + 1, column->substr(0, 20), kMaxCount);

@@ -81,6 +81,14 @@ TEST_F(FolderTest, OpensFilesOfWhatItOpenedWhateverTakesItsPlace) {
       << "the rule is for links in the folder";
 }
 
+TEST(LiesUnder, AFolderAndWhatIsInItAndNothingBesideIt) {
+  EXPECT_TRUE(lies_under("/a/b", "/a/b"));
+  EXPECT_TRUE(lies_under("/a/b/c", "/a/b"));
+  EXPECT_FALSE(lies_under("/a/bc", "/a/b"));
+  EXPECT_FALSE(lies_under("/a", "/a/b"));
+  EXPECT_FALSE(lies_under("/a", ""));
+}
+
 TEST_F(FolderTest, ResolvesLinksForWhoeverMeansThem) {
   fs::create_directory_symlink("a", inside_ / "within");
   EXPECT_EQ(resolve_links(inside_ / "within").value(), inside_ / "a");

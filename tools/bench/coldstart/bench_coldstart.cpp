@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <iterator>
 #include <optional>
@@ -13,6 +12,7 @@
 
 #include "base/limits/bytes_text.h"
 #include "base/log/log.h"
+#include "base/parse_number.h"
 #include "base/threads/thread_cpus.h"
 #include "gpu/cuda/cuda_device.h"
 #include "tools/bench/coldstart/bench_coldstart.h"
@@ -72,14 +72,12 @@ Result<std::vector<T>> parse_numbers(const char* key, const std::string& text, T
   std::vector<T> numbers;
   std::stringstream parts(text);
   for (std::string part; std::getline(parts, part, ',');) {
-    T value{};
-    const auto [end, failure] = std::from_chars(part.data(), part.data() + part.size(), value);
-    if (failure != std::errc() || end != part.data() + part.size() || !(value >= least) ||
-        !(value <= most)) {
+    const auto value = parse_number<T>(part);
+    if (!value || *value < least || *value > most) {
       return invalid("{}: '{}' is no number from {} to {}; write them as in 1,8", key, part, least,
                      most);
     }
-    numbers.push_back(value);
+    numbers.push_back(*value);
   }
   if (numbers.empty()) return invalid("{}: names none; write them as in 1,8", key);
   return numbers;

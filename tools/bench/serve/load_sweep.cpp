@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <utility>
+
+#include "base/parse_number.h"
 
 namespace tandem {
 namespace {
@@ -113,16 +114,9 @@ Result<SweepRange> parse_sweep_range(std::string_view text) {
   const std::string_view what = text.substr(0, equals);
   if (what != "request-rate" && what != "max-concurrency") return wrong();
   range.of_rates = what == "request-rate";
-  const auto number = [](std::string_view digits, double& value) {
-    const auto [end, failure] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    return failure == std::errc() && end == digits.data() + digits.size();
-  };
-  if (!number(text.substr(equals + 1, dots - equals - 1), range.low) ||
-      !number(text.substr(dots + 2), range.high) || !(range.low > 0) ||
-      !(range.high >= range.low) || !(range.high <= kMostSweep)) {
-    return wrong();
-  }
+  range.low = parse_number<double>(text.substr(equals + 1, dots - equals - 1)).value_or(0);
+  range.high = parse_number<double>(text.substr(dots + 2)).value_or(0);
+  if (range.low <= 0 || range.high < range.low || range.high > kMostSweep) return wrong();
   const bool whole = range.low == std::floor(range.low) && range.high == std::floor(range.high);
   if (!range.of_rates && !whole) return wrong();
   return range;

@@ -1,8 +1,7 @@
 // tandem-pick: the program that `tandem pick` becomes after it has checked the settings.
 //
-// Threads: main waits for signals; gRPC's threads carry the streams and decide; the picker's loop
-// listens to the engines; the HTTP server's threads answer operators.
-#include <fmt/format.h>
+// Threads: main waits for signals; gRPC's carry the streams and decide; the picker's loop listens
+// to the engines; the HTTP server's answer operators.
 
 #include <chrono>
 #include <csignal>
@@ -12,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/http/client/http_address.h"
 #include "base/http/http_server.h"
 #include "base/log/log.h"
 #include "scheduler/cluster/membership/named_engines.h"
@@ -42,11 +42,6 @@ HttpOptions metrics_options(const PickSettings& settings) {
   return http;
 }
 
-std::string shown(const std::string& host, int port) {
-  const bool v6 = host.find(':') != std::string::npos;
-  return fmt::format("{}{}{}:{}", v6 ? "[" : "", host, v6 ? "]" : "", port);
-}
-
 Status pick(const PickSettings& settings) {
   TANDEM_ASSIGN(const auto signals, StopSignals::create());
   TANDEM_ASSIGN(auto source, engine_source(settings.engines, {.resolve = numeric_address}));
@@ -57,10 +52,10 @@ Status pick(const PickSettings& settings) {
   if (Status started = metrics.start(); !started) return started.with_context("metrics_port");
   TANDEM_TRY(server.start());
   host->start([&server](bool ready) { server.set_ready(ready); });
-  signals->set_graceful(true);  // before the address is announced: a client may ask for the end
-  log::info("metrics on http://{}/metrics", shown(settings.metrics_host, metrics.port()));
+  signals->set_graceful(true);  // before anyone is told, and may ask for the end
+  log::info("metrics on {}/metrics", HttpAddress{settings.metrics_host, metrics.port()}.text());
   log::info("listening on {} for Envoy, in front of {}, by policy {}",
-            shown(settings.host, server.port()), settings.engines.in_words(),
+            HttpAddress{settings.host, server.port()}.authority(), settings.engines.in_words(),
             settings.picker.policy);
   signals->wait();
   signals->exit_after(kStopPatience);

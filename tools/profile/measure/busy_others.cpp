@@ -5,13 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <optional>
 #include <sstream>
 #include <system_error>
 #include <utility>
 #include <vector>
+
+#include "base/parse_number.h"
 
 namespace tandem {
 namespace {
@@ -31,13 +32,6 @@ std::string first_line(const fs::path& path) {
   std::string line;
   std::getline(file, line);
   return line;
-}
-
-std::optional<std::int64_t> whole_number(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 // A process chooses its own name, so control characters are replaced before it is shown.
@@ -78,7 +72,7 @@ BusyOthers::Seen BusyOthers::read() const {
   std::error_code failure;
   for (fs::directory_iterator at(paths_.proc, failure), end; !failure && at != end;
        at.increment(failure)) {
-    const auto id = whole_number(at->path().filename().string());
+    const auto id = parse_number<std::int64_t>(at->path().filename().string());
     if (!id) continue;
     // "pid (name) state ppid ...": the name may contain spaces and brackets. Fields 14 and 15 are
     // the times in user and kernel mode, the 11th and 12th after the state.

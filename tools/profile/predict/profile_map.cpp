@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <sstream>
 
 #include "base/clock.h"
+#include "base/parse_number.h"
 #include "engine/profile/layer_load.h"
 #include "tools/bench/measure/bench_adapters.h"
 
@@ -21,13 +21,11 @@ constexpr std::array<std::int32_t, 2> kMapRanks = {16, 64};
 constexpr std::array<std::int32_t, 3> kMapCold = {1, 4, 8};
 
 Result<double> number(std::string_view key, std::string_view text, double low, double high) {
-  double value = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc() || end != text.data() + text.size() || !(value >= low) ||
-      !(value <= high)) {
+  const auto value = parse_number<double>(text);
+  if (!value || *value < low || *value > high) {
     return invalid("{}={}: it must be a number from {} to {}", key, text, low, high);
   }
-  return value;
+  return *value;
 }
 
 Result<std::int32_t> whole(std::string_view key, std::string_view text, double low, double high) {

@@ -1,8 +1,9 @@
 #include "engine/server/messages/request/plain_fields.h"
 
-#include <charconv>
 #include <limits>
 #include <utility>
+
+#include "base/parse_number.h"
 
 namespace tandem {
 namespace {
@@ -67,10 +68,8 @@ bool take_stop(const json& value, CompletionCall& call, std::string&) {
 bool take_logit_bias(const json& value, CompletionCall& call, std::string&) {
   if (!value.is_object()) return false;
   for (const auto& [key, bias] : value.items()) {
-    TokenId id = -1;
-    const auto [end, failure] = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (failure != std::errc{} || end != key.data() + key.size() || id < 0) return false;
-    if (!bias.is_number()) return false;
+    const TokenId id = parse_number<TokenId>(key).value_or(-1);
+    if (id < 0 || !bias.is_number()) return false;
     const double number = bias.get<double>();
     if (!(number >= -100 && number <= 100)) return false;
     call.request.sampling.logit_bias.emplace_back(id, static_cast<float>(number));

@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
+#include "base/parse_number.h"
 #include "engine/tokenizer/jinja/render/access.h"
 #include "engine/tokenizer/jinja/render/builtins.h"
 #include "engine/tokenizer/jinja/render/filters.h"
@@ -26,10 +26,8 @@ Value follow(const Value& item, const Value& attribute) {
   while (true) {
     const std::size_t dot = path.find('.');
     const String part(path.substr(0, dot));
-    std::int64_t index = 0;
-    const auto [end, status] = std::from_chars(part.data(), part.data() + part.size(), index);
-    const bool number = status == std::errc() && end == part.data() + part.size() && index >= 0;
-    value = get_item(value, number ? Value(index) : Value(part));
+    const std::int64_t index = parse_number<std::int64_t>(part).value_or(-1);
+    value = get_item(value, index >= 0 ? Value(index) : Value(part));
     if (dot == std::string_view::npos) return value;
     path = path.substr(dot + 1);
   }

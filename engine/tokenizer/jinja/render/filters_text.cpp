@@ -6,6 +6,7 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "base/parse_number.h"
 #include "engine/tokenizer/jinja/render/builtins.h"
 #include "engine/tokenizer/jinja/render/filters.h"
 #include "engine/tokenizer/jinja/render/interpreter.h"
@@ -144,15 +145,9 @@ Value to_int(Interpreter&, const Value& input, Args& args) {
   if (!is_string(input)) return fallback;
   std::string_view text = strip_right(strip_left(*input.as<String>()));
   if (text.starts_with('+') && text.size() > 1 && text[1] != '-') text.remove_prefix(1);
-  std::int64_t number = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (status == std::errc() && end == text.data() + text.size()) return Value(number);
-  double real = 0;
-  const auto [real_end, real_status] =
-      std::from_chars(text.data(), text.data() + text.size(), real);
-  if (real_status != std::errc() || real_end != text.data() + text.size() || !std::isfinite(real))
-    return fallback;
-  return Value(truncated(real));
+  if (const auto number = parse_number<std::int64_t>(text)) return Value(*number);
+  const auto real = parse_number<double>(text);
+  return real ? Value(truncated(*real)) : fallback;
 }
 
 Value to_float(Interpreter&, const Value& input, Args& args) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "base/parse_number.h"
 #include "engine/tokenizer/jinja/render/access.h"
 #include "engine/tokenizer/jinja/render/builtins.h"
 #include "engine/tokenizer/jinja/values/print.h"
@@ -223,11 +224,9 @@ Value field_value(std::string_view field, ArgReader& args) {
     if (is_item && close == std::string_view::npos) throw Error("format: a '[' without ']'");
     const std::size_t stop = std::min(close, field.size());
     const std::string_view key = field.substr(pos + 1, stop - pos - 1);
-    std::int64_t index = 0;
-    const auto read = std::from_chars(key.data(), key.data() + key.size(), index);
-    const bool numbered = read.ec == std::errc() && read.ptr == key.data() + key.size();
-    value = !is_item ? get_attribute(value, key)
-                     : get_item(value, numbered ? Value(index) : Value(key));
+    const auto index = parse_number<std::int64_t>(key);
+    value =
+        !is_item ? get_attribute(value, key) : get_item(value, index ? Value(*index) : Value(key));
     pos = stop + (is_item ? 1 : 0);
   }
   return value;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/parse_number.h"
 #include "engine/tokenizer/jinja/syntax/parser.h"
 #include "engine/tokenizer/jinja/values/error.h"
 
@@ -211,10 +212,9 @@ ExprPtr Parser::parse_primary() {
     result->value = Value(std::string_view(text));
   } else if (current().type == Type::integer) {
     const std::string& digits = take().text;
-    std::int64_t number = 0;
-    if (std::from_chars(digits.data(), digits.data() + digits.size(), number).ec != std::errc())
-      fail(fmt::format("{} is too large", digits));
-    result->value = Value(number);
+    const auto number = parse_number<std::int64_t>(digits);
+    if (!number) fail(fmt::format("{} is too large", digits));
+    result->value = Value(*number);
   } else if (current().type == Type::floating) {
     const std::string& digits = take().text;
     double number = 0;

@@ -16,6 +16,7 @@
 #include <string>
 #include <utility>
 
+#include "base/http/client/http_address.h"
 #include "scheduler/cluster/picker/envoy/ext_proc_stream.h"
 
 namespace tandem {
@@ -93,9 +94,7 @@ Status ExtProcServer::start() {
   TANDEM_TRY(can_listen(options.host, options.port));
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
-  const bool v6 = options.host.find(':') != std::string::npos;
-  const std::string address =
-      fmt::format("{}{}{}:{}", v6 ? "[" : "", options.host, v6 ? "]" : "", options.port);
+  const std::string address = HttpAddress{options.host, options.port}.authority();
   builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &impl_->bound);
   // A second picker on this port is a mistake.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);

@@ -1,10 +1,9 @@
 #include "tools/bench/serve/plan/adapter_choice.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <numeric>
 
+#include "base/parse_number.h"
 #include "base/settings/settings.h"
 #include "scheduler/cluster/simulator/popularity.h"
 
@@ -35,12 +34,8 @@ Result<NamedNumbers> parse_named_numbers(const std::string& setting,
   for (const std::string& text : texts) {
     const std::size_t equals = text.rfind('=');
     const std::string name = text.substr(0, equals);
-    double value = 0;
-    if (equals != std::string::npos) {
-      const char* const end = text.data() + text.size();
-      const auto [at, failure] = std::from_chars(text.data() + equals + 1, end, value);
-      if (failure != std::errc() || at != end || !std::isfinite(value)) value = 0;
-    }
+    const double value =
+        equals == std::string::npos ? 0 : parse_number<double>(text.substr(equals + 1)).value_or(0);
     if (name.empty() || !(value > 0)) {
       return invalid("{}: '{}' is not NAME=NUMBER with a number above 0", setting, text);
     }

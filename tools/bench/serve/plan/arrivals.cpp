@@ -1,7 +1,8 @@
 #include "tools/bench/serve/plan/arrivals.h"
 
-#include <charconv>
 #include <cmath>
+
+#include "base/parse_number.h"
 
 namespace tandem {
 namespace {
@@ -43,10 +44,8 @@ Status check_arrivals(const ArrivalOptions& options) {
 
 Result<double> parse_rate(std::string_view setting, std::string_view text) {
   if (text == "inf") return kAllAtOnce;
-  double rate = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), rate);
-  if (failure != std::errc() || end != text.data() + text.size() || !(rate >= kLeastRate) ||
-      !std::isfinite(rate)) {
+  const double rate = parse_number<double>(text).value_or(0);
+  if (rate < kLeastRate) {
     return invalid("{} must be requests a second, {} or more, or inf for all at once; not '{}'",
                    setting, kLeastRate, text);
   }

@@ -1,23 +1,15 @@
 #include "tools/bench/serve/results/load_metrics.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <numeric>
 #include <string_view>
 #include <utility>
 
+#include "base/parse_number.h"
+
 namespace tandem {
 namespace {
-
-std::optional<double> number_in(std::string_view text) {
-  double value = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
-    return std::nullopt;
-  }
-  return value;
-}
 
 bool is_good(const RequestTimes& times, const Goodput& goodput) {
   const auto meets = [](std::optional<double> objective, double value) {
@@ -98,9 +90,9 @@ Result<Goodput> parse_goodput(const std::vector<std::string>& texts) {
   for (const std::string& text : texts) {
     const std::size_t colon = text.find(':');
     const std::string name = text.substr(0, colon);
-    const std::optional<double> ms = colon == std::string::npos
-                                         ? std::nullopt
-                                         : number_in(std::string_view(text).substr(colon + 1));
+    const std::optional<double> ms =
+        colon == std::string::npos ? std::nullopt
+                                   : parse_number<double>(std::string_view(text).substr(colon + 1));
     std::optional<double>* const which = name == "ttft"   ? &goodput.ttft_ms
                                          : name == "tpot" ? &goodput.tpot_ms
                                          : name == "e2el" ? &goodput.e2el_ms
@@ -119,7 +111,7 @@ Result<std::vector<double>> parse_percentiles(const std::string& text) {
   std::string_view rest = text;
   while (!rest.empty()) {
     const std::size_t end = std::min(rest.find(','), rest.size());
-    const std::optional<double> percent = number_in(rest.substr(0, end));
+    const std::optional<double> percent = parse_number<double>(rest.substr(0, end));
     if (!percent || !(*percent > 0) || !(*percent < 100)) {
       return invalid("metric_percentiles: '{}' is not above 0 and below 100; example: 50,90,99",
                      rest.substr(0, end));
