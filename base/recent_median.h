@@ -23,9 +23,7 @@ class RecentMedian {
     std::nth_element(sorted.begin(), nth, sorted.begin() + static_cast<std::ptrdiff_t>(known()));
     return *nth;
   }
-  // Requires at least one value.
-  double oldest() const { return values_[(count_ - known()) % kRemembered]; }
-  // The values in order, oldest first.
+  // Oldest first.
   std::vector<double> values() const {
     std::vector<double> values;
     for (std::size_t i = count_ - known(); i < count_; ++i) {

@@ -78,10 +78,10 @@ double WorkerWakes::awake_in(std::uint64_t asleep, TimePoint now) const {
   return rests.count > 0 ? rests.mean_s : std::max(elapsed, kFirstGuessS);
 }
 
-double WorkerWakes::drowsy_for(std::uint64_t asleep, TimePoint now) const {
-  if (asleep != 0) return kDrowsyS;
+double WorkerWakes::just_woken_for(std::uint64_t asleep, TimePoint now) const {
+  if (asleep != 0) return kJustWokenS;
   if (!slept_until_) return 0;
-  return std::clamp(kDrowsyS - seconds_between(*slept_until_, now), 0.0, kDrowsyS);
+  return std::clamp(kJustWokenS - seconds_between(*slept_until_, now), 0.0, kJustWokenS);
 }
 
 WorkerWakes::Rests WorkerWakes::rests_after(std::uint64_t asleep, double elapsed_s) const {

@@ -25,7 +25,7 @@ class WorkerWakes {
   // A longer delay, such as that of a stopped worker, says nothing about the next wake.
   static constexpr double kMostS = 0.02;
   static constexpr std::size_t kRemembered = 16;
-  static constexpr double kDrowsyS = 0.01;
+  static constexpr double kJustWokenS = 0.01;
 
   // Call it before the mailbox's workers are woken. `undisturbed`: mask of workers whose cores no
   // other thread wants at present; the others are not measured.
@@ -40,7 +40,7 @@ class WorkerWakes {
   // Time in seconds for which the earlier sleep of workers matters: a worker that is woken now, or
   // was woken recently, may be delayed more than others, because something else may have used its
   // core.
-  double drowsy_for(std::uint64_t asleep, TimePoint now) const;
+  double just_woken_for(std::uint64_t asleep, TimePoint now) const;
   // Recent mean of the time in seconds that the last worker takes; 0: nothing measured yet.
   double usual_s() const { return usual_s_; }
 

@@ -62,7 +62,7 @@ struct HandoffPlanner::Candidate {
   HostTier::Place place;      // of the weights; the group goes to the mailbox of this arena
   std::uint64_t workers = 0;  // 0 unless times.may_hand_over
   double awake_in = 0;        // until all of them are awake
-  double drowsy_for = 0;
+  double just_woken_for = 0;
   std::int32_t first_row = 0;
 };
 
@@ -113,7 +113,7 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
   for (const MailboxWorkers& each : workers) {
     request.workers = std::max(request.workers, std::popcount(each.all));
     request.workers_awake_in = std::max(request.workers_awake_in, each.awake_in);
-    request.workers_drowsy_for = std::max(request.workers_drowsy_for, each.drowsy_for);
+    request.workers_just_woken_for = std::max(request.workers_just_woken_for, each.just_woken_for);
   }
   request.max_cpu_rows = max_rows_ * num_mailboxes_;
   const auto add = [&](const AdapterRows& each) {
@@ -152,10 +152,11 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
   // suits its plan.
   if (some_sleep(workers)) {
     request.workers = 0;
-    request.workers_awake_in = request.workers_drowsy_for = 0;
+    request.workers_awake_in = request.workers_just_woken_for = 0;
     for (const MailboxWorkers& each : workers) {
       request.workers = std::max(request.workers, std::popcount(each.all & ~each.asleep));
-      request.workers_drowsy_for = std::max(request.workers_drowsy_for, each.awake_drowsy_for);
+      request.workers_just_woken_for =
+          std::max(request.workers_just_woken_for, each.awake_just_woken_for);
     }
     AdmissionPlan at_once = plan_all();
     if (at_once.hands_over && at_once.sum_of_ends() < plan.sum_of_ends()) plan = std::move(at_once);
@@ -230,7 +231,7 @@ std::vector<HandoffPlanner::Candidate> HandoffPlanner::choose(
     candidate.times.may_hand_over = true;
     candidate.workers = workers[box].all;
     candidate.awake_in = workers[box].awake_in;
-    candidate.drowsy_for = workers[box].drowsy_for;
+    candidate.just_woken_for = workers[box].just_woken_for;
     candidate.first_row = max_rows_ - room[box];
     room[box] -= candidate.cold->rows;
     ++groups;
@@ -245,7 +246,7 @@ void HandoffPlanner::leave_out_sleepers(std::span<const MailboxWorkers> workers,
     if (!candidate.times.may_hand_over) continue;
     candidate.workers &= ~workers[candidate.place.arena].asleep;
     candidate.awake_in = 0;
-    candidate.drowsy_for = workers[candidate.place.arena].awake_drowsy_for;
+    candidate.just_woken_for = workers[candidate.place.arena].awake_just_woken_for;
     candidate.times.may_hand_over = candidate.workers != 0;
   }
 }
@@ -256,7 +257,8 @@ PlanRequest HandoffPlanner::request_for_step(std::span<const Candidate> candidat
   for (const Candidate& candidate : candidates) {
     request.workers = std::max(request.workers, std::popcount(candidate.workers));
     request.workers_awake_in = std::max(request.workers_awake_in, candidate.awake_in);
-    request.workers_drowsy_for = std::max(request.workers_drowsy_for, candidate.drowsy_for);
+    request.workers_just_woken_for =
+        std::max(request.workers_just_woken_for, candidate.just_woken_for);
     request.adapters.push_back(candidate.times);
   }
   request.max_cpu_rows = max_rows_ * num_mailboxes_;
@@ -276,7 +278,7 @@ StepChoice HandoffPlanner::choose_layers(std::span<const Candidate> candidates,
 }
 
 StepChoice HandoffPlanner::plan_step(const CostModel& costs, const PlanRequest& request) const {
-  if (plan_ == nullptr) return choose_step(costs, request, learner_, memory_);
+  if (plan_ == nullptr) return choose_step(costs, request, memory_);
   HandoffPlan given = plan_(costs, request);
   const double ends = std::max(0.0, request.starts_in) + step_seconds(request, given);
   return {std::move(given), PlanWay::wait, ends};
@@ -365,12 +367,10 @@ void HandoffPlanner::learn(const HandoffStep& step, double seconds) {
   const bool handed = !step.groups.empty();
   const std::lock_guard lock(learner_mutex_);
   const bool layers_were_off = learn_layers(costs_, step, seconds, learner_);
-  const std::uint64_t before = learner_.observed();
   if (handed && !layers_were_off) learn_stalls(config_, costs_, step, learner_);
-  const bool taught = learner_.observed() != before;
   costs_.factors = learner_.factors();
   if (plan_ != nullptr || whole_loads_) return;  // the step did not test plan_handoff()
-  memory_.observe(step.situation, step.way, step.planned_s, seconds, taught);
+  memory_.observe(step.situation, step.way, step.planned_s, seconds);
   if (handed) {
     ++plans_followed_;
   } else if (step.given_up) {

@@ -11,7 +11,7 @@
 #include "engine/model/step/step_handoff.h"
 #include "gpu/device.h"
 #include "scheduler/planning/coldstart/load_piece.h"
-#include "scheduler/planning/coldstart/plan_memory.h"
+#include "scheduler/planning/coldstart/plan_situation.h"
 
 namespace tandem {
 

@@ -10,7 +10,7 @@ struct MailboxWorkers {
   std::uint64_t asleep = 0;  // of these
   double awake_in = 0;       // expected seconds until these are awake, if they are woken now
   // As WorkerWakes: of all if they are woken now, and of the awake ones alone.
-  double drowsy_for = 0, awake_drowsy_for = 0;
+  double just_woken_for = 0, awake_just_woken_for = 0;
 };
 
 }  // namespace tandem

@@ -153,8 +153,8 @@ std::vector<MailboxWorkers> Mailboxes::workers(std::span<const std::uint64_t> un
     workers[i].all = pool_->live(static_cast<int>(i)) & undisturbed[i];
     workers[i].asleep = sleepers(*box.mailbox) & workers[i].all;
     workers[i].awake_in = box.wakes.awake_in(workers[i].asleep, now);
-    workers[i].drowsy_for = box.wakes.drowsy_for(workers[i].asleep, now);
-    workers[i].awake_drowsy_for = box.wakes.drowsy_for(0, now);
+    workers[i].just_woken_for = box.wakes.just_woken_for(workers[i].asleep, now);
+    workers[i].awake_just_woken_for = box.wakes.just_woken_for(0, now);
   }
   worker_wake_s_.store(usual_s, std::memory_order_relaxed);
   return workers;

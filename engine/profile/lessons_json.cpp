@@ -22,7 +22,7 @@ constexpr std::array<std::pair<const char*, std::uint8_t PlanSituation::*>, 5> k
      {"rows", &PlanSituation::rows},
      {"link", &PlanSituation::link},
      {"workers", &PlanSituation::workers},
-     {"drowsy", &PlanSituation::drowsy}}};
+     {"just_woken", &PlanSituation::just_woken}}};
 constexpr std::array<const char*, kNumPlanWays> kWayNames = {"wait", "plan", "assist"};
 
 Result<std::vector<double>> parse_ratios(const Json& list, std::string_view where) {
@@ -65,7 +65,10 @@ Result<PlanLessons::Seen> parse_seen(const Json& object) {
   PlanLessons::Seen seen;
   for (const auto& [key, member] : kSituation) {
     constexpr std::int64_t kMost = std::numeric_limits<std::uint8_t>::max();
-    TANDEM_ASSIGN(const std::int64_t value, fields.required_integer(key, 0, kMost));
+    // Files of earlier engines have another word for it.
+    const bool is_old = key == std::string_view("just_woken") && object.contains("drowsy");
+    TANDEM_ASSIGN(const std::int64_t value,
+                  fields.required_integer(is_old ? "drowsy" : key, 0, kMost));
     seen.situation.*member = static_cast<std::uint8_t>(value);
   }
   TANDEM_ASSIGN(const std::int64_t steps, fields.required_integer("steps", 0, kMostSteps));

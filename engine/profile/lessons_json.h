@@ -9,7 +9,8 @@ namespace tandem {
 
 // Returns {"link": [ratios], "layers": [[ratios] for each bucket], "read_whole": ..., of each
 // StallKind, "plans": {"version": 5, "seen": [{"adapters": 1, "rows": 9, "link": 2, "workers": 4,
-// "drowsy": 0, "steps": 7, "starts": 0, "wait": [ratios], "plan": [ratios], "assist": [ratios]}]}}.
+// "just_woken": 0, "steps": 7, "starts": 0, "wait": [ratios], "plan": [ratios], "assist":
+// [ratios]}]}}.
 OrderedJson to_json(const EngineLessons& lessons);
 
 // Parses untrusted input: absent keys and plans of another version give empty lists; lists that are

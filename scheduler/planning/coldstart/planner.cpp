@@ -219,6 +219,10 @@ HandoffPlan plan_assisting(const CostModel& costs, const PlanRequest& request) {
   return plan_alike(timeline, request, request.workers > 0 ? LayerChoice::cpu : LayerChoice::wait);
 }
 
+double step_seconds(const PlanRequest& request, const HandoffPlan& plan) {
+  return plan.layer_ends.empty() ? 0 : plan.layer_ends.back() - std::max(0.0, request.starts_in);
+}
+
 bool hands_over(const HandoffPlan& plan) {
   return std::ranges::any_of(plan.choices, [](const std::vector<LayerChoice>& layers) {
     return std::ranges::any_of(layers,

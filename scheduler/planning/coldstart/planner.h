@@ -36,12 +36,12 @@ struct ColdAdapter {
 };
 
 struct PlanRequest {
-  std::int32_t rows = 0;          // of the whole step, cold ones included
-  double starts_in = 0;           // seconds until the step's first layer
-  double link_busy_for = 0;       // seconds, with loads enqueued before
-  std::int32_t workers = 0;       // cores that can compute; with 0 every layer waits
-  double workers_awake_in = 0;    // until all workers are awake; none begins earlier
-  double workers_drowsy_for = 0;  // seconds until PlanSituation counts all as long awake
+  std::int32_t rows = 0;              // of the whole step, cold ones included
+  double starts_in = 0;               // seconds until the step's first layer
+  double link_busy_for = 0;           // seconds, with loads enqueued before
+  std::int32_t workers = 0;           // cores that can compute; with 0 every layer waits
+  double workers_awake_in = 0;        // until all workers are awake; none begins earlier
+  double workers_just_woken_for = 0;  // seconds for which PlanSituation counts some as just woken
   // Most rows of all groups together, the room in the mailboxes. Adapters with few rows come first;
   // the step waits for those without room, or beyond kMaxColdGroups.
   std::int32_t max_cpu_rows = 512;
@@ -79,6 +79,9 @@ HandoffPlan plan_waiting(const CostModel& costs, const PlanRequest& request);
 // Returns the plan in which workers compute each layer that has not arrived when it begins, loaded
 // in layer order. This is the CaraServe paper's mode, but the device takes over layer by layer.
 HandoffPlan plan_assisting(const CostModel& costs, const PlanRequest& request);
+
+// Predicted seconds of the plan's step, from the start of the step.
+double step_seconds(const PlanRequest& request, const HandoffPlan& plan);
 
 // Whether waiting costs so much that a search may pay off. `waiting`: from plan_waiting().
 bool is_worth_planning(const PlanRequest& request, const HandoffPlan& waiting);

@@ -5,22 +5,9 @@
 #include <utility>
 
 namespace tandem {
-namespace {
-
-constexpr double kNone = std::numeric_limits<double>::infinity();
-
-// Seconds of `assist` if workers are as fast as they were ever measured.
-double hoped_seconds(const CostModel& costs, const PlanRequest& request,
-                     const CostLearner& learner) {
-  CostModel optimistic = costs;
-  optimistic.factors = learner.optimistic_factors();
-  return step_seconds(request, plan_assisting(optimistic, request));
-}
-
-}  // namespace
-
 StepChoice choose_step(const CostModel& costs, const PlanRequest& request,
-                       const CostLearner& learner, const PlanMemory& memory) {
+                       const PlanMemory& memory) {
+  constexpr double kNone = std::numeric_limits<double>::infinity();
   const double start = std::max(0.0, request.starts_in);
   HandoffPlan plan = plan_handoff(costs, request);
   const bool plans = hands_over(plan);
@@ -36,9 +23,7 @@ StepChoice choose_step(const CostModel& costs, const PlanRequest& request,
   const PlanSeconds predicted = {
       step_seconds(request, waiting), plans ? step_seconds(request, plan) : kNone,
       is_other && hands_over(assisting) ? step_seconds(request, assisting) : kNone};
-  const bool hopes = is_other && memory.learns_nothing(situation);
-  const PlanWay way =
-      memory.choose(situation, predicted, hopes ? hoped_seconds(costs, request, learner) : kNone);
+  const PlanWay way = memory.choose(situation, predicted);
   // The expected end ignores ways that are only tried: admission would avoid the slow step, and the
   // try would never happen.
   const PlanSeconds expected = memory.expected(situation, predicted);

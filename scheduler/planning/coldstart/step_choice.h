@@ -3,7 +3,6 @@
 
 #include "scheduler/planning/coldstart/plan_memory.h"
 #include "scheduler/planning/coldstart/planner.h"
-#include "scheduler/planning/costs/cost_learner.h"
 
 namespace tandem {
 
@@ -19,8 +18,8 @@ struct StepChoice {
 };
 
 // For a step under admission or one that begins now: both must make the same choice, because the
-// order of loads depends on it. `costs` includes the learner's factors.
+// order of loads depends on it.
 StepChoice choose_step(const CostModel& costs, const PlanRequest& request,
-                       const CostLearner& learner, const PlanMemory& memory);
+                       const PlanMemory& memory);
 
 }  // namespace tandem

@@ -39,12 +39,6 @@ void CostLearner::be_optimistic() {
   take_factors();
 }
 
-CostFactors CostLearner::optimistic_factors() const {
-  CostLearner optimistic = *this;
-  optimistic.be_optimistic();
-  return optimistic.factors_;
-}
-
 void CostLearner::count(bool counts) {
   if (!counts) return;
   ++observed_;

@@ -50,8 +50,6 @@ class CostLearner {
   void be_optimistic();
 
   const CostFactors& factors() const { return factors_; }
-  // The factors as they would be after be_optimistic().
-  CostFactors optimistic_factors() const;
   std::uint64_t observed() const { return observed_; }
 
   CostLessons lessons() const;

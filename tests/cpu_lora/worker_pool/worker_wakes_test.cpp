@@ -106,21 +106,21 @@ TEST_F(WorkerWakesTest, TellWhatTheLastOneTakesAsARule) {
   EXPECT_NEAR(wakes_.usual_s(), 0.6e-3, 1e-9);
 }
 
-TEST_F(WorkerWakesTest, AreDrowsyForAWhile) {
-  const auto drowsy_for = [&] { return wakes_.drowsy_for(sleepers(mailbox_), now_); };
-  EXPECT_EQ(drowsy_for(), 0) << "nobody slept";
+TEST_F(WorkerWakesTest, CountAsJustWokenForAWhile) {
+  const auto just_woken_for = [&] { return wakes_.just_woken_for(sleepers(mailbox_), now_); };
+  EXPECT_EQ(just_woken_for(), 0) << "nobody slept";
   wake();
-  EXPECT_EQ(drowsy_for(), 0) << "nor was there anybody to wake";
+  EXPECT_EQ(just_woken_for(), 0) << "nor was there anybody to wake";
   sleep({0, 1});
-  EXPECT_DOUBLE_EQ(drowsy_for(), WorkerWakes::kDrowsyS) << "if they are woken now";
-  wake(0);  // whatever was learned of it
+  EXPECT_DOUBLE_EQ(just_woken_for(), WorkerWakes::kJustWokenS) << "if they are woken now";
+  wake(0);  // whatever is learnt of it
   pass(100);
-  EXPECT_DOUBLE_EQ(drowsy_for(), WorkerWakes::kDrowsyS) << "they sleep still";
+  EXPECT_DOUBLE_EQ(just_woken_for(), WorkerWakes::kJustWokenS) << "they sleep still";
   awake(0), awake(1);
   pass(2900);
-  EXPECT_NEAR(drowsy_for(), WorkerWakes::kDrowsyS - 3e-3, 1e-9);
+  EXPECT_NEAR(just_woken_for(), WorkerWakes::kJustWokenS - 3e-3, 1e-9);
   pass(20'000);
-  EXPECT_EQ(drowsy_for(), 0);
+  EXPECT_EQ(just_woken_for(), 0);
 }
 
 TEST_F(WorkerWakesTest, ForgetWhatWasLongAgo) {

@@ -120,17 +120,18 @@ TEST_F(HandoffPlannerTest, LeavesOutWhoSleepsWhereWaitingForHimTakesLonger) {
 
 TEST_F(HandoffPlannerTest, TellsStepsOfWorkersThatSleptFromOthers) {
   load_beside_slow_workers();
-  const auto is_drowsy = [&](double awake_in, double drowsy_for, double awake_drowsy_for) {
-    const HandoffStep step =
-        step_of(planner(), {{{3, awake_in > 0 ? 2U : 0U, awake_in, drowsy_for, awake_drowsy_for}}});
+  const auto is_just_woken = [&](double awake_in, double just_woken_for,
+                                 double awake_just_woken_for) {
+    const HandoffStep step = step_of(
+        planner(), {{{3, awake_in > 0 ? 2U : 0U, awake_in, just_woken_for, awake_just_woken_for}}});
     EXPECT_EQ(step.groups.size(), 1U);
-    return step.situation.drowsy == 1;
+    return step.situation.just_woken == 1;
   };
-  EXPECT_FALSE(is_drowsy(0, 0, 0));
-  EXPECT_TRUE(is_drowsy(0, 1, 1));
-  EXPECT_TRUE(is_drowsy(1e-6, 1, 0)) << "who sleeps has part in it";
-  EXPECT_FALSE(is_drowsy(10, 1, 0)) << "he is left out, and the other is awake for long";
-  EXPECT_TRUE(is_drowsy(10, 1, 1));
+  EXPECT_FALSE(is_just_woken(0, 0, 0));
+  EXPECT_TRUE(is_just_woken(0, 1, 1));
+  EXPECT_TRUE(is_just_woken(1e-6, 1, 0)) << "who sleeps has part in it";
+  EXPECT_FALSE(is_just_woken(10, 1, 0)) << "he is left out, and the other is awake for long";
+  EXPECT_TRUE(is_just_woken(10, 1, 1));
 }
 
 TEST_F(HandoffPlannerTest, OrdersLoadsForThoseWhoAreAwakeWhereTheOthersTakeLonger) {
@@ -227,23 +228,6 @@ class HandoffPlannerMemory : public ::testing::Test {
   std::uint32_t hold_ = 0;
 };
 
-// Nearly all recent handovers stalled, so nothing is handed over, and nothing would be learned.
-TEST_F(HandoffPlannerMemory, HopesWhereNothingIsHandedOver) {
-  for (FactorTracker::Lessons& kind : options.lessons.costs.stalls) {
-    kind.fill({1, 400, 400, 400, 400, 400, 400});
-  }
-  HandoffPlanner planner(adapter.config, 1, false, options, *adapter.host, adapter.clock);
-  for (int i = 0; i < 4; ++i) {
-    const HandoffStep waits = plan(planner);
-    ASSERT_TRUE(waits.groups.empty()) << i;
-    planner.learn(waits, waits.planned_s);
-  }
-  const HandoffStep step = plan(planner);
-  ASSERT_EQ(step.groups.size(), 1U);
-  EXPECT_EQ(step.way, PlanWay::assist);
-  EXPECT_TRUE(step.waits.empty());
-}
-
 TEST_F(HandoffPlannerMemory, HasStepsWaitWherePlansLostBeforeTheRestart) {
   HandoffPlanner before(adapter.config, 1, false, options, *adapter.host, adapter.clock);
   HandoffStep step = plan(before);
@@ -267,7 +251,7 @@ TEST_F(HandoffPlannerMemory, HasStepsWaitWherePlansLostBeforeTheRestart) {
   const PlanLessons lessons = after.lessons().plans;
   ASSERT_EQ(lessons.seen.size(), 1U);
   EXPECT_EQ(lessons.seen[0].situation, step.situation);
-  EXPECT_EQ(lessons.seen[0].ratios[0], (std::vector<double>{1, 1}));
+  EXPECT_EQ(lessons.seen[0].ratios[0], (std::vector<double>{1, 1, 1}));
   EXPECT_EQ(lessons.seen[0].steps, 6U);
   const HandoffLearning learning = after.learning();
   EXPECT_EQ(learning.plans_followed, 0U);

@@ -6,8 +6,6 @@
 #include <cmath>
 #include <initializer_list>
 #include <limits>
-#include <utility>
-#include <vector>
 
 namespace tandem {
 namespace {
@@ -40,6 +38,14 @@ TEST(PlanMemory, GoesBackToThePlanWhereWaitingTurnsOutWorse) {
   memory.observe(kHere, Way::plan, kPlan, 13e-3);
   for (int i = 0; i < 3; ++i) memory.observe(kHere, Way::wait, kWait, 15e-3);
   EXPECT_EQ(memory.choose(kHere, seconds(kPlan, kWait)), Way::plan);
+}
+
+TEST(PlanMemory, ExpectsOfASituationWithoutStepsWhatIsPredicted) {
+  PlanMemory memory;
+  for (int i = 0; i < 3; ++i) memory.observe(kHere, Way::plan, 1, 4);
+  const PlanSeconds predicted = seconds(1, 2, 3);
+  EXPECT_EQ(memory.expected({1, 9, 3}, predicted), predicted);
+  EXPECT_EQ(memory.expected(kHere, predicted), seconds(4, 2, 12)) << "the same costs with workers";
 }
 
 TEST(PlanMemory, WantsAGainForTheCoresThatAPlanTakes) {
@@ -94,26 +100,7 @@ TEST(PlanMemory, GoesByTheStepThatWasNotHeldUpIfItSawTwo) {
   EXPECT_DOUBLE_EQ(expected_after(0.5, 0.8), 0.8);
 }
 
-TEST(PlanMemory, GoesByHalfOfWhatItSawBesideASituationItDoesNotKnow) {
-  PlanMemory memory;
-  for (int i = 0; i < 3; ++i) memory.observe(kHere, PlanWay::plan, 10, 22.5);
-  const PlanSeconds predicted = {14, 10, std::numeric_limits<double>::infinity()};
-  const auto expected = [&](int rows, int link) {
-    PlanSituation there = kHere;
-    there.rows = static_cast<std::uint8_t>(there.rows + rows);
-    there.link = static_cast<std::uint8_t>(there.link + link);
-    return memory.expected(there, predicted)[index_of(PlanWay::plan)];
-  };
-  EXPECT_DOUBLE_EQ(expected(0, 0), 22.5);
-  for (const auto& [rows, link] : {std::pair{0, 1}, {0, -1}, {1, 0}, {-1, 0}}) {
-    EXPECT_DOUBLE_EQ(expected(rows, link), 15) << rows << " " << link;
-  }
-  EXPECT_DOUBLE_EQ(expected(1, 1), 10);
-  EXPECT_DOUBLE_EQ(expected(0, 2), 10);
-  EXPECT_DOUBLE_EQ(memory.expected(kHere, predicted)[index_of(PlanWay::wait)], 14);
-}
-
-// A single stall changes nothing.
+// A worker that was held up once changes nothing.
 TEST(PlanMemory, ForgetsWhatHappenedOnce) {
   PlanMemory memory;
   for (int i = 0; i < 20; ++i) {
@@ -181,109 +168,6 @@ TEST(PlanMemory, FindsAWayAgainThatWasMuchWorseForAWhile) {
   EXPECT_LT(steps, 1500);
 }
 
-// Returns the number of steps that wait until `memory` chooses the plan, which then takes `took_s`.
-int waits_until_planned(PlanMemory& memory, const PlanSeconds& predicted, double took_s) {
-  int waits = 0;
-  for (; memory.choose(kHere, predicted) == Way::wait && waits < 1000; ++waits) {
-    memory.observe(kHere, Way::wait, predicted[0], predicted[0]);
-  }
-  memory.observe(kHere, Way::plan, predicted[1], took_s);
-  return waits;
-}
-
-// A stall in two consecutive steps may not recur, so waiting four times as long for a thousand
-// steps would be too high a price.
-TEST(PlanMemory, TriesSoonAgainWhatWasHeldUp) {
-  const PlanSeconds predicted = seconds(kPlan, 4 * kPlan);
-  PlanMemory memory;
-  for (int i = 0; i < 2; ++i) memory.observe(kHere, Way::plan, kPlan, 8 * kPlan);
-  EXPECT_EQ(waits_until_planned(memory, predicted, kPlan), 8);
-  EXPECT_EQ(waits_until_planned(memory, predicted, kPlan), 4) << "two of three were held up";
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(waits_until_planned(memory, predicted, kPlan), 0);
-}
-
-TEST(PlanMemory, TriesSoonAgainWhatWasHeldUpForAWhile) {
-  const PlanSeconds predicted = seconds(kPlan, 4 * kPlan);
-  PlanMemory memory;
-  for (int i = 0; i < 30; ++i) memory.observe(kHere, Way::plan, kPlan, kPlan);
-  for (int i = 0; i < 3; ++i) memory.observe(kHere, Way::plan, kPlan, 8 * kPlan);
-  for (const int waits : {4, 4, 4, 0, 0}) {
-    EXPECT_EQ(waits_until_planned(memory, predicted, kPlan), waits);
-  }
-}
-
-// If the costs say not to hand over, or only behind other waits, workers are never measured and the
-// costs never corrected.
-TEST(PlanMemory, HopesWhereStepsTeachNothing) {
-  const PlanSeconds predicted = seconds(kPlan, 2 * kPlan, 3 * kPlan);
-  const double hoped_s = 0.8 * kPlan;
-  PlanMemory memory;
-  EXPECT_FALSE(memory.learns_nothing(kHere));
-  for (int i = 0; i < 4; ++i) {
-    EXPECT_FALSE(memory.learns_nothing(kHere));
-    EXPECT_EQ(memory.choose(kHere, predicted, hoped_s), Way::plan);
-    memory.observe(kHere, Way::plan, kPlan, kPlan, false);
-  }
-  EXPECT_TRUE(memory.learns_nothing(kHere));
-  EXPECT_EQ(memory.choose(kHere, predicted, hoped_s), Way::assist);
-  EXPECT_EQ(memory.choose(kHere, predicted, 0.95 * kPlan), Way::plan) << "too little to hope for";
-  EXPECT_EQ(memory.choose(kHere, predicted), Way::plan);
-  EXPECT_FALSE(memory.learns_nothing({1, 8, 2})) << "another situation";
-  memory.observe(kHere, Way::plan, kPlan, kPlan, true);
-  EXPECT_FALSE(memory.learns_nothing(kHere));
-}
-
-TEST(PlanMemory, HopesTheMoreSeldomTheOftenerItWasWrong) {
-  const PlanSeconds predicted = seconds(kPlan, 2 * kPlan, 3 * kPlan);
-  PlanMemory memory;
-  std::vector<int> taught_nothing;
-  for (int tries = 0; tries < 9; ++tries) {
-    int steps = 0;
-    for (; !memory.learns_nothing(kHere); ++steps) {
-      memory.observe(kHere, Way::plan, kPlan, kPlan, false);
-    }
-    ASSERT_EQ(memory.choose(kHere, predicted, kPlan / 2), Way::assist);
-    memory.observe(kHere, Way::assist, 3 * kPlan, 3 * kPlan);
-    taught_nothing.push_back(steps);
-  }
-  EXPECT_EQ(taught_nothing, (std::vector{4, 8, 16, 32, 64, 128, 256, 256, 256}));
-}
-
-TEST(PlanMemory, ForgetsPlansOfCostsThatHopeHasCorrected) {
-  const PlanSeconds dear = seconds(kPlan, 2 * kPlan, 3 * kPlan), healed = seconds(kPlan, 2 * kPlan);
-  for (const bool was_right : {false, true}) {
-    PlanMemory memory;
-    for (int i = 0; i < 3; ++i) memory.observe(kHere, Way::plan, kPlan, 9 * kPlan);
-    for (int i = 0; i < 4; ++i) memory.observe(kHere, Way::wait, 2 * kPlan, 2 * kPlan, false);
-    ASSERT_EQ(memory.choose(kHere, dear, kPlan), Way::assist);
-    memory.observe(kHere, Way::assist, 3 * kPlan, was_right ? kPlan : 3 * kPlan);
-    EXPECT_EQ(memory.choose(kHere, healed), was_right ? Way::plan : Way::wait);
-  }
-}
-
-TEST(PlanMemory, TriesEverMoreSeldomWhatIsAlwaysHeldUp) {
-  PlanMemory memory;
-  const PlanSeconds predicted = seconds(kPlan, kWait);
-  std::vector<int> waits;
-  for (int i = 0; i < 6; ++i) waits.push_back(waits_until_planned(memory, predicted, 8 * kPlan));
-  EXPECT_EQ(std::vector<int>(waits.begin(), waits.begin() + 5), (std::vector{0, 4, 8, 16, 32}));
-  EXPECT_GT(waits.back(), 100);
-}
-
-TEST(PlanMemory, TriesTwiceAgainSoonWhatLostALittle) {
-  PlanMemory memory;
-  const PlanSeconds predicted = seconds(kPlan, kWait);
-  std::vector<int> waits;
-  for (int i = 0; i < 4; ++i) waits.push_back(waits_until_planned(memory, predicted, 2 * kPlan));
-  EXPECT_EQ(std::vector<int>(waits.begin(), waits.begin() + 3), (std::vector{0, 4, 8}));
-  EXPECT_GT(waits.back(), 50);
-  for (const double promise : {0.99, 1.01}) {
-    PlanMemory other;
-    for (int i = 0; i < 2; ++i) other.observe(kHere, Way::plan, 1, promise);
-    EXPECT_GT(waits_until_planned(other, {1, promise, kNone}, 1), 50) << "next to nothing";
-  }
-}
-
 TEST(PlanMemory, BelievesAfterARestartWhatItBelievedBefore) {
   const auto plan_after = [](std::initializer_list<double> ratios, int restarts, double then = 0) {
     PlanMemory memory;
@@ -318,8 +202,7 @@ TEST(PlanMemory, LeavesAllToWorkersWherePlansWereSeenToLoseAgainstThat) {
   EXPECT_EQ(memory.choose(kHere, predicted), Way::plan) << "the other's costs are the same";
   for (int i = 0; i < 2; ++i) memory.observe(kHere, Way::assist, 1.1 * kPlan, 1.1 * kPlan);
   EXPECT_EQ(memory.choose(kHere, predicted), Way::assist);
-  memory.observe(kHere, Way::assist, 1.1 * kPlan, 2.2 * kPlan);
-  memory.observe(kHere, Way::assist, 1.1 * kPlan, 2.2 * kPlan);
+  for (int i = 0; i < 3; ++i) memory.observe(kHere, Way::assist, 1.1 * kPlan, 2.2 * kPlan);
   EXPECT_EQ(memory.choose(kHere, predicted), Way::plan);
 }
 

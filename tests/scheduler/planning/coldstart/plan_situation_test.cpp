@@ -1,7 +1,7 @@
-// Defines which steps count as alike: scheduler/planning/coldstart/plan_memory.h.
+// Which steps count as alike: scheduler/planning/coldstart/plan_situation.h.
 #include <gtest/gtest.h>
 
-#include "scheduler/planning/coldstart/plan_memory.h"
+#include "scheduler/planning/coldstart/plan_situation.h"
 #include "tests/scheduler/planning/coldstart/plan_cases.h"
 
 namespace tandem {
@@ -72,15 +72,15 @@ TEST(PlanSituation, IsAnotherOneWhereWorkersSleptUntilAMomentBefore) {
   PlanRequest request = cold_request(64);
   request.workers = 12;
   const PlanSituation awake = PlanSituation::of(costs, request);
-  request.workers_drowsy_for = 5e-3;
+  request.workers_just_woken_for = 5e-3;
   EXPECT_NE(PlanSituation::of(costs, request), awake);
   request.starts_in = 4e-3;
-  EXPECT_EQ(PlanSituation::of(costs, request).drowsy, 1);
+  EXPECT_EQ(PlanSituation::of(costs, request).just_woken, 1);
   request.starts_in = 6e-3;
-  EXPECT_EQ(PlanSituation::of(costs, request).drowsy, 0) << "by then they are awake for long";
+  EXPECT_EQ(PlanSituation::of(costs, request).just_woken, 0) << "by then they are awake for long";
   request.starts_in = 0;
   request.workers = 0;
-  EXPECT_EQ(PlanSituation::of(costs, request).drowsy, 0) << "there are none";
+  EXPECT_EQ(PlanSituation::of(costs, request).just_woken, 0) << "there are none";
 }
 
 // The order of the load does not matter, because otherwise admissions could not use the lessons of

@@ -132,11 +132,7 @@ TEST(CostLearner, CanBeOptimisticOfWhatItSawOfHandovers) {
   CostLearner learner;
   for (const double seen_s : {300e-6, 120e-6, 400e-6}) learner.observe_stall(kWhole, 1e-4, seen_s);
   for (const double seen_s : {9e-3, 8e-3, 7e-3}) learner.observe_layers(8, 4e-3, seen_s);
-  const CostFactors before = learner.factors(), optimistic = learner.optimistic_factors();
-  EXPECT_NEAR(learner.factors().stall(kWhole, 1e-4), 3, kNear) << "only asked";
   learner.be_optimistic();
-  EXPECT_EQ(learner.factors(), optimistic);
-  EXPECT_NE(learner.factors(), before);
   EXPECT_NEAR(learner.factors().stall(kWhole, 1e-4), 1.2, kNear);
   EXPECT_NEAR(learner.factors().stall(kXa, 1e-4), 1, kNear) << "nothing was seen of it";
   EXPECT_NEAR(learner.factors().layers.of(8), 2, kNear) << "layers need no hope";
