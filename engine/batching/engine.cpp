@@ -345,7 +345,7 @@ EngineStats Engine::stats() const {
 std::optional<EngineLessons> Engine::lessons() const {
   const Handoff* const handoff = std::as_const(*executor_).handoff();
   if (handoff == nullptr) return std::nullopt;
-  return handoff->lessons();
+  return handoff->learner().lessons();
 }
 
 LearnedCosts Engine::learned_costs() const {

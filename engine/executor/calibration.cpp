@@ -99,7 +99,7 @@ class Calibration {
     }
     for (int i = 0; i < kTimes; ++i) TANDEM_TRY(time_handovers());
     // Each size was measured only two or three times, on a machine that is still busy starting.
-    handoff_.be_optimistic();
+    handoff_.learner().be_optimistic();
     return {};
   }
 
@@ -281,7 +281,7 @@ Status calibrate(Executor& executor, AdapterStore& store, Device& device, PagePo
     TANDEM_TRY(calibration.prepare(device, dtype));
     TANDEM_TRY(calibration.run());
   }
-  const CostModel& costs = executor.handoff()->costs();
+  const CostModel& costs = executor.handoff()->learner().costs();
   log::info("costs of this machine measured in {:.1f} s: link {:.1f} GB/s, a layer {:.0f} us",
             seconds_between(begin, clock.now()), costs.link_bytes_per_s / costs.factors.link * 1e-9,
             costs.layer_time(1) * 1e6);

@@ -157,9 +157,9 @@ void Executor::on_every_rank(const std::function<void(Rank&)>& body) {
 
 void Executor::enqueue(const StepPlan& plan) {
   tier_->step_begins();
-  const HandoffStep& first = lead().plan(plan);
+  const HandoffStep* const first = lead().plan(plan);
   on_every_rank([&](Rank& rank) {
-    if (&rank != ranks_.data()) (void)rank.pipeline->plan(plan, &first);
+    if (&rank != ranks_.data()) (void)rank.pipeline->plan(plan, first);
     if (!rank.pipeline->launch(plan) && rank.communicator != nullptr) {
       rank.communicator->leave("its step was enqueued");
     }
@@ -200,7 +200,7 @@ StepResult Executor::wait() {
   StepResult result = lead().wait(others);
   note_failure(copy_of(result.status));
   if (handoff_ != nullptr) {
-    const double factor = handoff_->costs().factors.link;
+    const double factor = handoff_->learner().costs().factors.link;
     for (std::size_t i = 1; i < ranks_.size(); ++i) {
       tier_->lane(i).loads().set_link_factor(factor);
     }

@@ -54,7 +54,7 @@ Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& option
                                                    mask_words(model.spec().vocab_size) * 4);
   TANDEM_ASSIGN(pipeline->masks_, device.allocate_pinned(mask_bytes, "masks of tokens"));
   TANDEM_ASSIGN(pipeline->device_masks_, device.allocate(mask_bytes, "masks of tokens"));
-  if (handoff != nullptr) adapters.loads().set_link_factor(handoff->costs().factors.link);
+  if (handoff != nullptr) adapters.loads().set_link_factor(handoff->learner().costs().factors.link);
   for (Step& step : pipeline->steps_) {
     TANDEM_ASSIGN(step.sampled, device.allocate_pinned(bytes, "sampled tokens"));
     const bool timed = trace::on() || (handoff != nullptr && adapters.rank() == 0);
@@ -86,7 +86,7 @@ Status StepPipeline::record_graphs(std::int32_t max_rank) {
   return {};
 }
 
-const HandoffStep& StepPipeline::plan(const StepPlan& plan, const HandoffStep* first) {
+const HandoffStep* StepPipeline::plan(const StepPlan& plan, const HandoffStep* first) {
   TANDEM_CHECK(!full() && !open_ && failure_.ok() && !plan.entries.empty(), "{} steps under way",
                in_flight_);
   TANDEM_CHECK(plan.num_masks <= options_.limits.max_sequences, "{} masks", plan.num_masks);
@@ -95,13 +95,13 @@ const HandoffStep& StepPipeline::plan(const StepPlan& plan, const HandoffStep* f
   (void)look_for_gap();
   if (handoff_ != nullptr && leads()) handoff_->mend(*stream_);
   fill(plan, step);
-  plan_handoff(step, first);
-  return step.handoff;
+  plan_handoff(first);
+  return planned_ ? &planned_->step() : nullptr;
 }
 
 bool StepPipeline::launch(const StepPlan& plan) {
   Step& step = steps_[next_];
-  const bool hands_over = !step.handoff.groups.empty();
+  const bool hands_over = planned_ && !planned_->step().groups.empty();
   const bool waits = !waits_.empty();
   if (halves_.any() && batch_->decodes_only()) {
     batch_->halve(halves_.choose(batch_->num_rows(), batch_->max_rank(), batch_->site_ranks()));
@@ -123,6 +123,10 @@ bool StepPipeline::launch(const StepPlan& plan) {
     stream_->resolve_tokens({const_cast<std::int32_t*>(input.history), input.num_history, sampled});
   }
   step.status = Status();
+  if (planned_) {
+    step.handoff = std::move(*planned_).offer(input, adapters_.loads());
+    planned_.reset();
+  }
   if (recorded) {
     step.status = graphs_.launch(*stream_, input, adapters_.table());
     // A graph is launched as a whole when the call returns.
@@ -131,9 +135,9 @@ bool StepPipeline::launch(const StepPlan& plan) {
   } else {
     AdapterTable table = adapters_.table();
     if (waits) table.waits = &waits_;
-    if (hands_over) describe_handoff(input, step);
-    model_->forward(*stream_, input, *cache_, table, hands_over ? &step.handoff.device : nullptr);
-    if (hands_over) bring_back(step);
+    model_->forward(*stream_, input, *cache_, table,
+                    step.handoff ? step.handoff->device() : nullptr);
+    if (hands_over) step.handoff->copy_back(*stream_);
     waits_.clear();  // releases the adapters
   }
   adapters_.step_ends(*stream_);
@@ -218,38 +222,20 @@ void StepPipeline::note_cold(SlotId slot, std::int32_t rows) {
   }
 }
 
-void StepPipeline::describe_handoff(const StepInput& input, Step& step) {
-  if (leads()) {
-    handoff_->publish(input, adapters_.loads(), step.handoff);
-  } else {
-    handoff_->describe_to(adapters_.rank(), input, adapters_.loads(), step.handoff);
-  }
-}
-
-void StepPipeline::bring_back(const Step& step) {
-  if (leads()) {
-    handoff_->copy_back(*stream_, step.handoff);
-  } else {
-    Handoff::copy_timed_out_back(*stream_, step.handoff);
-  }
-}
-
 // Layers that are not handed over are waited for.
-void StepPipeline::plan_handoff(Step& step, const HandoffStep* first) {
-  step.handoff.groups.clear();
-  step.handoff.planned_s = 0;
+void StepPipeline::plan_handoff(const HandoffStep* first) {
+  planned_.reset();
   if (handoff_ != nullptr && first != nullptr) {
-    handoff_->follow(adapters_.rank(), *first, step.handoff);
-  } else if (handoff_ != nullptr && !cold_.empty()) {
-    handoff_->plan(cold_, batch_->num_rows(), next_starts_in(), adapters_.loads(), step.handoff);
-  }
-  if (!step.handoff.groups.empty()) {
-    batch_->set_cold(handoff_->cold_slots(step.handoff), handoff_->turns(step.handoff));
+    planned_ = handoff_->follow_step(adapters_.rank(), *first);
+  } else if (handoff_ != nullptr && leads() && !cold_.empty()) {
+    planned_ = handoff_->plan_step(cold_, batch_->num_rows(), next_starts_in(), adapters_.loads());
   }
   waits_.clear();
-  const auto& groups = step.handoff.groups;
-  if (!groups.empty()) {
-    for (const HandoffStep::Wait& wait : step.handoff.waits) {
+  std::span<const HandoffStep::Group> groups;
+  if (planned_ && !planned_->step().groups.empty()) {
+    groups = planned_->step().groups;
+    batch_->set_cold(planned_->cold_slots(), planned_->turns());
+    for (const HandoffStep::Wait& wait : planned_->step().waits) {
       waits_.add(groups[wait.group].adapter, wait.layer, wait.kind);
     }
   }
@@ -264,11 +250,12 @@ void StepPipeline::plan_handoff(Step& step, const HandoffStep* first) {
 
 void StepPipeline::forecast(const Step& step) {
   if (handoff_ == nullptr || !leads()) return;
-  const double model_s = handoff_->step_time(step.num_rows);
+  const double model_s = handoff_->learner().step_time(step.num_rows);
   if (step.kind && step.kind->recorded) {
     forecast_.add(step.launched, model_s);
   } else {
-    forecast_.add_planned(step.launched, std::max(model_s, step.handoff.planned_s));
+    forecast_.add_planned(step.launched,
+                          std::max(model_s, step.handoff ? step.handoff->step().planned_s : 0));
   }
 }
 
@@ -294,12 +281,13 @@ std::optional<TimePoint> StepPipeline::plan_at(Planning::Work next) const {
 }
 
 Status StepPipeline::wait_and_tell(Others& others) {
-  const HandoffStep& handoff = steps_[index_before(in_flight_)].handoff;
-  const std::size_t groups = handoff.groups.size();
+  const Step& step = oldest();
+  const std::size_t groups = step.num_groups();
+  const std::uint32_t* const timed_out = groups > 0 ? step.handoff->step().timed_out : nullptr;
   Status status = wait().status;
   if (!status.ok()) others.failed = true;
   for (std::size_t g = 0; g < groups && status.ok(); ++g) {
-    if (handoff.timed_out[g] != 0) others.timed_out |= mask_of(g);
+    if (timed_out[g] != 0) others.timed_out |= mask_of(g);
   }
   return status;
 }
@@ -323,10 +311,10 @@ StepResult StepPipeline::wait(const Others& others) {
   result.gap_seconds = step.gap_seconds;
   if (trace::on()) trace_step(step, end);
   if (handoff_ != nullptr && !leads()) {
-    step.handoff.groups.clear();
+    step.handoff.reset();
   } else if (handoff_ != nullptr) {
     const double seconds = seconds_of(step, end);
-    end_handoff(step, others, seconds, end, result);
+    if (step.handoff) end_handoff(step, others, seconds, end, result);
     if (result.status.ok() && !others.failed) learn(step, seconds);
     forecast_.end_oldest(end, result.status.ok() && !others.failed);
   }
@@ -343,8 +331,8 @@ StepResult StepPipeline::wait(const Others& others) {
 // A host that is launching the next step sees the end of this one late, by up to a millisecond,
 // which would be added to this step and taken from the next. The device's own time is exact.
 double StepPipeline::seconds_of(const Step& step, TimePoint end) const {
-  const bool told = step.is_timed && step.status.ok() && failure_.ok();
-  const double seconds = told ? step.done->seconds_since(*step.begins) : 0;
+  const bool is_known = step.is_timed && step.status.ok() && failure_.ok();
+  const double seconds = is_known ? step.done->seconds_since(*step.begins) : 0;
   return seconds > 0 ? seconds : seconds_between(std::max(step.launched, last_end_), end);
 }
 
@@ -361,17 +349,18 @@ void StepPipeline::trace_step(const Step& step, TimePoint end) const noexcept {
                     .add("rows", static_cast<double>(step.num_rows))
                     .add("sequences", static_cast<double>(step.entries.size()))
                     .add("gap_ms", step.gap_seconds * 1e3)
-                    .add("cold_adapters", static_cast<double>(step.handoff.groups.size())));
+                    .add("cold_adapters", static_cast<double>(step.num_groups())));
 }
 
 // Neither graphs, which are faster than any step that hands rows over, nor steps with masks, which
 // may have waited for them, measure the layers.
 void StepPipeline::learn(const Step& step, double seconds) {
   if (step.kind && !step.kind->recorded && !step.awaited_masks)
-    handoff_->observe_step(step.kind->rows, seconds);
+    handoff_->learner().observe_step(step.kind->rows, seconds);
   LoadQueue& loads = adapters_.loads();
-  if (const auto took = loads.took()) handoff_->observe_loads(took->model_s, took->seen_s);
-  loads.set_link_factor(handoff_->costs().factors.link);
+  if (const auto took = loads.took())
+    handoff_->learner().observe_loads(took->model_s, took->seen_s);
+  loads.set_link_factor(handoff_->learner().costs().factors.link);
 }
 
 Status StepPipeline::abandon() noexcept {
@@ -381,10 +370,8 @@ Status StepPipeline::abandon() noexcept {
   } catch (const std::bad_alloc&) {  // from making the message; this shorter one needs no memory
     status = Status(StatusCode::fatal, "out of memory");
   }
-  for (Step& step : steps_) {
-    if (handoff_ != nullptr && leads()) handoff_->abandon(step.handoff);
-    step.handoff.groups.clear();
-  }
+  planned_.reset();
+  for (Step& step : steps_) step.handoff.reset();
   open_.reset();
   forecast_.clear();
   timer_.clear();
@@ -396,38 +383,23 @@ Status StepPipeline::abandon() noexcept {
   return status;
 }
 
-// The slots are the step's: a slot may hold another adapter by now.
 void StepPipeline::end_handoff(Step& step, const Others& others, double seconds, TimePoint end,
                                StepResult& result) {
-  std::vector<std::pair<const ServedAdapter*, SlotId>> slots;
-  for (const HandoffStep::Group& group : step.handoff.groups) {
-    slots.emplace_back(group.adapter.get(), group.slot);
-  }
-  const auto slot_of = [&](const ServedAdapter* adapter) {
-    return std::find_if(slots.begin(), slots.end(),
-                        [&](const auto& each) { return each.first == adapter; })
-        ->second;
-  };
+  const HandoffStep& handoff = step.handoff->step();
   const bool failed = others.failed || !result.status.ok();
-  for (std::size_t g = 0; g < step.handoff.groups.size() && !failed; ++g) {
-    if ((others.timed_out & mask_of(g)) != 0) step.handoff.timed_out[g] = 1;
-  }
-  const bool traced = trace::on() && !failed && !slots.empty();
+  const bool traced = trace::on() && !failed && !handoff.groups.empty();
   const std::vector<WorkerTime> times =
-      traced ? trace_workers(step.handoff, step.launched, end) : std::vector<WorkerTime>();
-  const HandoffOutcome outcome = handoff_->end(step.handoff, failed, seconds);
-  for (const AdapterLease& adapter : outcome.voided) {
-    result.voided.push_back(slot_of(adapter.get()));
-  }
+      traced ? trace_workers(handoff, step.launched, end) : std::vector<WorkerTime>();
+  HandoffOutcome outcome = std::move(*step.handoff).finish(failed, others.timed_out, seconds);
+  step.handoff.reset();
+  result.voided = std::move(outcome.timed_out);
   for (const HandoffOutcome::Served& served : outcome.served) {
     StepResult::Served& one = result.served.emplace_back();
-    one.slot = slot_of(served.adapter);
+    one.slot = served.slot;
     one.cpu_layers = served.cpu_layers;
-    for (std::size_t g = 0; g < times.size(); ++g) {
-      if (slots[g].first != served.adapter) continue;
-      one.workers_began = times[g].begin;
-      one.workers_ended = times[g].end;
-    }
+    if (!traced) continue;
+    one.workers_began = times[served.group].begin;
+    one.workers_ended = times[served.group].end;
   }
 }
 

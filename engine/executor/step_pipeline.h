@@ -80,9 +80,9 @@ class StepPipeline {
   Status record_graphs(std::int32_t max_rank);
 
   // A step is enqueued in two calls. plan() decides what is handed over; the result is valid until
-  // the step has been waited for. With several ranks the first one decides, and the others pass its
-  // result as `first`.
-  const HandoffStep& plan(const StepPlan& plan, const HandoffStep* first = nullptr);
+  // the step has been waited for, and null if nothing was decided. With several ranks the first one
+  // decides, and the others pass its result as `first`.
+  const HandoffStep* plan(const StepPlan& plan, const HandoffStep* first = nullptr);
   // Returns false if the step was not fully enqueued; wait() then returns the reason.
   bool launch(const StepPlan& plan);
   // True if an operation of any step has failed; never blocks.
@@ -128,9 +128,11 @@ class StepPipeline {
     TimePoint begun;
     TimePoint launched;  // when its first kernel was launched
     double gap_seconds = 0;
-    std::optional<StepKind> kind;  // set for steps that wait for no weights or workers
-    bool awaited_masks = false;    // such steps may still have waited for masks
-    HandoffStep handoff;
+    std::optional<StepKind> kind;           // set for steps that wait for no weights or workers
+    bool awaited_masks = false;             // such steps may still have waited for masks
+    std::optional<OfferedHandoff> handoff;  // set for steps with cold rows
+
+    std::size_t num_groups() const { return handoff ? handoff->step().groups.size() : 0; }
   };
 
   StepPipeline(const Options& options, Model& model, const KvCache& cache, DeviceLane adapters,
@@ -139,9 +141,7 @@ class StepPipeline {
   void enqueue_samples(Step& step, const StepInput& input, const std::uint32_t* masks);
   void abandon_open(Step& step);
   void note_cold(SlotId slot, std::int32_t rows);
-  void plan_handoff(Step& step, const HandoffStep* first);
-  void describe_handoff(const StepInput& input, Step& step);
-  void bring_back(const Step& step);
+  void plan_handoff(const HandoffStep* first);
   void forecast(const Step& step);
   void end_handoff(Step& step, const Others& others, double seconds, TimePoint end,
                    StepResult& result);
@@ -180,14 +180,15 @@ class StepPipeline {
   std::array<Step, kMaxStepsInFlight> steps_;
   std::size_t next_ = 0;  // index of the step to fill
   std::size_t in_flight_ = 0;
-  std::vector<AdapterRows> cold_;        // of the step being enqueued: not fully arrived
-  LoadWaits waits_;                      // the parts of loads that this step waits for
-  StepForecast forecast_;                // of the steps in flight; unused without a handoff
-  EnqueueTimer timer_;                   // for the next step
-  Planning planning_;                    // of the step being enqueued
-  Status failure_;                       // of the stream, until no step is in flight
-  std::optional<TimePoint> idle_since_;  // since when the device idles despite pending work
-  TimePoint seen_busy_;                  // when the device was last seen to have work
+  std::vector<AdapterRows> cold_;          // of the step being enqueued: not fully arrived
+  std::optional<PlannedHandoff> planned_;  // of the step being enqueued
+  LoadWaits waits_;                        // the parts of loads that this step waits for
+  StepForecast forecast_;                  // of the steps in flight; unused without a handoff
+  EnqueueTimer timer_;                     // for the next step
+  Planning planning_;                      // of the step being enqueued
+  Status failure_;                         // of the stream, until no step is in flight
+  std::optional<TimePoint> idle_since_;    // since when the device idles despite pending work
+  TimePoint seen_busy_;                    // when the device was last seen to have work
   TimePoint last_end_;
   std::uint64_t num_ended_ = 0;
 };

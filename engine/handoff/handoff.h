@@ -1,17 +1,17 @@
-// The engine's side of the handoff: chooses the rows of a step that go to CPU workers
-// (HandoffPlanner), publishes their jobs, and deals with workers that do not answer (Mailboxes).
-// The calls for a step, in order:
+// The engine's side of the handoff: the planner of steps (HandoffPlanner), what it has learnt
+// (HandoffLearner), and the mailboxes with their workers (Mailboxes). A step with cold rows is an
+// object of its own (planned_handoff.h). The calls for a step, in order:
 //
-//   admission() in which steps cold adapters begin; then wake_workers()
-//   mend()      reopens mailboxes that have become quiet
-//   plan()      which cold adapters become groups, in which layers, and which loads it waits for
-//   publish()   describes the jobs and wakes sleeping workers; the step may be enqueued then
-//   copy_back() enqueued behind the step: its tickets, and which groups timed out
-//   end()       after the step: the groups whose rows have to be computed again
+//   admission()  in which steps cold adapters begin; then wake_workers()
+//   mend()       reopens mailboxes that have become quiet
+//   plan_step()  which cold adapters become groups, in which layers, and which loads it waits for
+//     offer()      describes the jobs and wakes sleeping workers; the step may be enqueued then
+//     copy_back()  enqueued behind the step: its tickets, and which groups timed out
+//     finish()     after the step: the groups whose rows have to be computed again
 //
 // Where several devices share the model, all offer and accept the same jobs. The first device's
-// step is planned, and the others follow() it, each with a HandoffStep of its own. All ranks issue
-// the same tickets, as they derive them from data that all of them have (OfferArgs).
+// step is planned, and the others follow it, each with an object of its own. All ranks issue the
+// same tickets, as they derive them from data that all of them have (OfferArgs).
 //
 // Only the engine thread may use it, except where a comment says otherwise.
 #pragma once
@@ -28,11 +28,12 @@
 #include "base/status.h"
 #include "engine/adapters/device/load_queue.h"
 #include "engine/adapters/host_tier.h"
+#include "engine/handoff/handoff_learner.h"
 #include "engine/handoff/handoff_options.h"
 #include "engine/handoff/handoff_planner.h"
 #include "engine/handoff/handoff_step.h"
 #include "engine/handoff/mailboxes.h"
-#include "engine/model/step/step_batch.h"
+#include "engine/handoff/planned_handoff.h"
 #include "engine/model/step/steps_in_flight.h"
 #include "gpu/device.h"
 #include "scheduler/planning/coldstart/admission.h"
@@ -63,44 +64,18 @@ class Handoff {
   void wake_workers() { mailboxes_->wake(undisturbed()); }
 
   void mend(Stream& stream) { mailboxes_->mend(stream); }
-  // Fills in all of `step` but `device`. `cold`: the adapters that have not fully arrived; the
-  // caller waits layer by layer for those that are in no group.
-  void plan(std::span<const AdapterRows> cold, std::int32_t step_rows, double starts_in,
-            const LoadQueue& under_way, HandoffStep& step);
-  std::vector<ColdSlot> cold_slots(const HandoffStep& step) const;
-  // One for each place (offer_at); the sequence is 0 at places where the step offers nothing.
-  std::vector<HandoffTurn> turns(const HandoffStep& step) const;
-  // `input` is the step's, uploaded. Enqueue the step after this.
-  void publish(const StepInput& input, const LoadQueue& under_way, HandoffStep& step);
-  void copy_back(Stream& stream, const HandoffStep& step);
+  // `cold`: the adapters that have not fully arrived; the caller waits layer by layer for those
+  // that are in no group.
+  PlannedHandoff plan_step(std::span<const AdapterRows> cold, std::int32_t step_rows,
+                           double starts_in, const LoadQueue& under_way);
+  // For the ranks after the first, on their threads, once the first rank's step has been planned.
+  PlannedHandoff follow_step(std::size_t rank, const HandoffStep& first);
 
-  // For the ranks after the first, on their threads, once the first rank's step has been planned:
-  // follow() instead of plan(), describe_to() instead of publish(), with the rank's own `loads`,
-  // and copy_timed_out_back() instead of copy_back().
-  void follow(std::size_t rank, const HandoffStep& first, HandoffStep& step) const;
-  void describe_to(std::size_t rank, const StepInput& input, const LoadQueue& loads,
-                   HandoffStep& step) const;
-  static void copy_timed_out_back(Stream& stream, const HandoffStep& step);
-
-  // `failed`: the step ended without a valid result. `seconds`: its duration. step.timed_out must
-  // also have the groups that timed out on other ranks.
-  HandoffOutcome end(HandoffStep& step, bool failed, double seconds);
-  // Replaces end() for a step that an exception left anywhere between plan() and end(). The device
-  // must have finished it.
-  void abandon(HandoffStep& step) noexcept;
-
-  // For a step that handed nothing over, waited for no load and ran without a graph.
-  void observe_step(std::int32_t rows, double seconds) { planner_.observe_step(rows, seconds); }
-  // As CostLearner.
-  void observe_loads(double model_s, double seen_s) { planner_.observe_loads(model_s, seen_s); }
-  void be_optimistic() { planner_.be_optimistic(); }
-
-  double step_time(std::int32_t rows) const { return planner_.step_time(rows); }
-  const CostModel& costs() const { return planner_.costs(); }
+  HandoffLearner& learner() { return learner_; }
+  const HandoffLearner& learner() const { return learner_; }
   // Any thread.
-  EngineLessons lessons() const { return planner_.lessons(); }
   HandoffLearning learning() const {
-    HandoffLearning learning = planner_.learning();
+    HandoffLearning learning = learner_.learning();
     learning.worker_wake_s = mailboxes_->worker_wake_s();
     return learning;
   }
@@ -117,16 +92,17 @@ class Handoff {
   std::int32_t live_workers() const { return mailboxes_->live_workers(); }
 
  private:
+  friend class PlannedHandoff;
+  friend class OfferedHandoff;
+  friend struct AbandonStep;
+
   Handoff(const ModelSpec& config, std::size_t num_devices, bool whole_loads,
           const HandoffOptions& options, const HostTier& host, const Clock& clock);
   Status make_device_memory(const Rank& rank);
-  void place_answers(std::size_t rank, HandoffStep& step) const;
+  void place_results(std::size_t rank, HandoffStep& step) const;
   const std::vector<std::uint64_t>& undisturbed() const;
-  void describe(std::size_t layer, Site site, std::uint64_t sequence, const HandoffStep& step);
   void close(HandoffStep& step, std::uint64_t broken) noexcept;
-  void learn(const HandoffStep& step, double seconds);
-  void tell_of(const HandoffStep& step, double seconds) noexcept;
-  std::int32_t count_layers(const HandoffStep& step, std::size_t group);
+  void abandon(HandoffStep& step) noexcept;
   static constexpr std::size_t kRememberedErrors = 64;
 
   const ModelSpec config_;
@@ -134,13 +110,15 @@ class Handoff {
   const HostTier* const host_;
   std::vector<std::uint64_t> kept_;  // [mailboxes]: workers whose cores no reading thread shares
   const std::vector<std::uint64_t> all_;
+  HandoffLearner learner_;
   HandoffPlanner planner_;
   std::unique_ptr<Mailboxes> mailboxes_;
   struct RankMemory {
     Communicator* communicator = nullptr;
-    Buffer told;   // device memory: times and tickets of all places (StepHandoff)
-    Buffer shown;  // with several ranks: OfferArgs::shown
-    std::array<Buffer, kMaxStepsInFlight> answers;  // as `told`, then `timed_out`, in host memory
+    Buffer results;  // device memory: times and tickets of all places (StepHandoff)
+    Buffer shown;    // with several ranks: OfferArgs::shown
+    // As `results`, then `timed_out`, in host memory.
+    std::array<Buffer, kMaxStepsInFlight> host_results;
   };
   std::vector<RankMemory> ranks_;
   std::size_t turn_ = 0;

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <utility>
 
 #include "base/check.h"
 #include "engine/handoff/handoff_jobs.h"
 #include "engine/handoff/mailboxes.h"
-#include "engine/handoff/step_lessons.h"
 #include "engine/model/step/steps_in_flight.h"
 #include "engine/profile/layer_load.h"
 #include "shm/mailbox.h"
@@ -52,47 +50,52 @@ bool some_sleep(std::span<const MailboxWorkers> workers) {
   return std::ranges::any_of(workers, sleep) && std::ranges::any_of(workers, are_awake);
 }
 
+// The awake workers alone.
+MailboxWorkers awake_of(const MailboxWorkers& workers) {
+  return {.all = workers.all & ~workers.asleep,
+          .just_woken_for = workers.awake_just_woken_for,
+          .awake_just_woken_for = workers.awake_just_woken_for};
+}
+
+// The rows of an adapter go to the workers of one mailbox: that of the arena with its weights. A
+// request therefore has the most workers of any mailbox.
+void add(const MailboxWorkers& workers, PlanRequest& request) {
+  request.workers = std::max(request.workers, std::popcount(workers.all));
+  request.workers_awake_in = std::max(request.workers_awake_in, workers.awake_in);
+  request.workers_just_woken_for = std::max(request.workers_just_woken_for, workers.just_woken_for);
+}
+
 }  // namespace
 
 // An adapter that is still arriving and has rows in the step.
 struct HandoffPlanner::Candidate {
   const AdapterRows* cold = nullptr;
   ArrivingAdapter arriving;
-  ColdAdapter times;          // arrivals in the past are 0
-  HostTier::Place place;      // of the weights; the group goes to the mailbox of this arena
-  std::uint64_t workers = 0;  // 0 unless times.may_hand_over
-  double awake_in = 0;        // until all of them are awake
-  double just_woken_for = 0;
+  ColdAdapter times;       // arrivals in the past are 0
+  HostTier::Place place;   // of the weights; the group goes to the mailbox of this arena
+  MailboxWorkers workers;  // none unless times.may_hand_over
   std::int32_t first_row = 0;
 };
 
 HandoffPlanner::HandoffPlanner(const ModelSpec& config, std::int32_t num_devices, bool whole_loads,
                                const HandoffOptions& options, const HostTier& host,
-                               const Clock& clock)
+                               const HandoffLearner& learner, const Clock& clock)
     : config_(config),
       num_devices_(num_devices),
       whole_loads_(whole_loads),
       max_rows_(options.max_rows),
       num_mailboxes_(static_cast<std::int32_t>(options.groups.size())),
-      costs_(options.costs),
       plan_(options.plan),
+      learner_(&learner),
       host_(&host),
       clock_(&clock),
       max_groups_(static_cast<std::int32_t>(
           std::clamp<std::uint64_t>(kNumGroupJobs / kMaxStepsInFlight /
                                         static_cast<std::uint64_t>(std::max(most_offers(), 1)),
-                                    1, kMaxColdGroups))) {
-  learner_.restore(options.lessons.costs);
-  memory_.restore(options.lessons.plans);
-  costs_.factors = learner_.factors();
-}
+                                    1, kMaxColdGroups))) {}
 
 std::int32_t HandoffPlanner::most_offers() const {
   return static_cast<std::int32_t>(config_.num_layers()) * kNumSites;
-}
-
-double HandoffPlanner::step_time(std::int32_t rows) const {
-  return costs_.layer_time(rows) * static_cast<double>(config_.num_layers());
 }
 
 PlanRequest HandoffPlanner::request_for(std::int32_t rows, double starts_in) const {
@@ -109,14 +112,9 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
   const TimePoint now = clock_->now();
   PlanRequest request = request_for(rows, starts_in);
   request.link_busy_for = std::max(0.0, seconds_between(now, under_way.link_free_at()));
-  // The rows of an adapter go to the workers of one mailbox: that of the arena with its weights.
-  for (const MailboxWorkers& each : workers) {
-    request.workers = std::max(request.workers, std::popcount(each.all));
-    request.workers_awake_in = std::max(request.workers_awake_in, each.awake_in);
-    request.workers_just_woken_for = std::max(request.workers_just_woken_for, each.just_woken_for);
-  }
+  for (const MailboxWorkers& each : workers) add(each, request);
   request.max_cpu_rows = max_rows_ * num_mailboxes_;
-  const auto add = [&](const AdapterRows& each) {
+  const auto add_adapter = [&](const AdapterRows& each) {
     ColdAdapter& adapter = request.adapters.emplace_back();
     if (const auto arriving = under_way.arriving(*each.adapter);
         arriving && !arriving->arrivals.empty()) {
@@ -133,31 +131,27 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
     }
     request.rows += each.rows;
   };
-  for (const AdapterRows& each : waiting) add(each);
-  for (const AdapterRows& each : loads) add(each);
+  for (const AdapterRows& each : waiting) add_adapter(each);
+  for (const AdapterRows& each : loads) add_adapter(each);
   // Steps that an admission avoids are never measured. Every so often the prediction counts alone,
   // as a choice that was slow once would otherwise be avoided for good.
   constexpr std::uint64_t kAtTheirWordIn = 64;
-  const bool at_their_word = memory_.observed() % kAtTheirWordIn == kAtTheirWordIn - 1;
+  const bool at_their_word = learner_->memory().observed() % kAtTheirWordIn == kAtTheirWordIn - 1;
   const auto plan_all = [&] {
-    return plan_admission(costs_, request, [&](const CostModel& costs, const PlanRequest& step) {
-      StepChoice choice = plan_step(costs, step);
-      const double predicted = std::max(0.0, step.starts_in) + step_seconds(step, choice.plan);
-      return PlannedStep{std::move(choice.plan), choice.is_worth_planning && !choice.given_up,
-                         at_their_word ? predicted : choice.ends};
-    });
+    return plan_admission(
+        learner_->costs(), request, [&](const CostModel& costs, const PlanRequest& step) {
+          StepChoice choice = plan_step(costs, step);
+          const double predicted = std::max(0.0, step.starts_in) + step_seconds(step, choice.plan);
+          return PlannedStep{std::move(choice.plan), choice.is_worth_planning && !choice.given_up,
+                             at_their_word ? predicted : choice.ends};
+        });
   };
   AdmissionPlan plan = plan_all();
-  // The step itself will be planned in the same way, and the loads have to travel in the order that
-  // suits its plan.
+  // plan() compares the same two, and the loads have to travel in the order that suits its plan.
   if (some_sleep(workers)) {
     request.workers = 0;
     request.workers_awake_in = request.workers_just_woken_for = 0;
-    for (const MailboxWorkers& each : workers) {
-      request.workers = std::max(request.workers, std::popcount(each.all & ~each.asleep));
-      request.workers_just_woken_for =
-          std::max(request.workers_just_woken_for, each.awake_just_woken_for);
-    }
+    for (const MailboxWorkers& each : workers) add(awake_of(each), request);
     AdmissionPlan at_once = plan_all();
     if (at_once.hands_over && at_once.sum_of_ends() < plan.sum_of_ends()) plan = std::move(at_once);
   }
@@ -198,7 +192,7 @@ ColdAdapter HandoffPlanner::times_of(const AdapterRows& cold, const ArrivingAdap
   }
   // The load queue used the reading's progress at the time of the order; this is its progress now.
   if (arriving.reading != nullptr) times.host_arrives = arriving.reading->seconds_left();
-  put_off_unread(costs_, times);
+  put_off_unread(learner_->costs(), times);
   return times;
 }
 
@@ -229,9 +223,7 @@ std::vector<HandoffPlanner::Candidate> HandoffPlanner::choose(
     if (groups == max_groups_) break;
     if (candidate.cold->rows > room[box]) continue;
     candidate.times.may_hand_over = true;
-    candidate.workers = workers[box].all;
-    candidate.awake_in = workers[box].awake_in;
-    candidate.just_woken_for = workers[box].just_woken_for;
+    candidate.workers = workers[box];
     candidate.first_row = max_rows_ - room[box];
     room[box] -= candidate.cold->rows;
     ++groups;
@@ -240,14 +232,10 @@ std::vector<HandoffPlanner::Candidate> HandoffPlanner::choose(
 }
 
 // Adapters whose mailbox has no worker awake are waited for.
-void HandoffPlanner::leave_out_sleepers(std::span<const MailboxWorkers> workers,
-                                        std::span<Candidate> candidates) {
+void HandoffPlanner::leave_out_sleepers(std::span<Candidate> candidates) {
   for (Candidate& candidate : candidates) {
-    if (!candidate.times.may_hand_over) continue;
-    candidate.workers &= ~workers[candidate.place.arena].asleep;
-    candidate.awake_in = 0;
-    candidate.just_woken_for = workers[candidate.place.arena].awake_just_woken_for;
-    candidate.times.may_hand_over = candidate.workers != 0;
+    candidate.workers = awake_of(candidate.workers);
+    candidate.times.may_hand_over = candidate.workers.all != 0;
   }
 }
 
@@ -255,10 +243,7 @@ PlanRequest HandoffPlanner::request_for_step(std::span<const Candidate> candidat
                                              std::int32_t step_rows, double starts_in) const {
   PlanRequest request = request_for(step_rows, starts_in);
   for (const Candidate& candidate : candidates) {
-    request.workers = std::max(request.workers, std::popcount(candidate.workers));
-    request.workers_awake_in = std::max(request.workers_awake_in, candidate.awake_in);
-    request.workers_just_woken_for =
-        std::max(request.workers_just_woken_for, candidate.just_woken_for);
+    add(candidate.workers, request);
     request.adapters.push_back(candidate.times);
   }
   request.max_cpu_rows = max_rows_ * num_mailboxes_;
@@ -267,18 +252,18 @@ PlanRequest HandoffPlanner::request_for_step(std::span<const Candidate> candidat
 
 StepChoice HandoffPlanner::choose_layers(std::span<const Candidate> candidates,
                                          const PlanRequest& request) const {
-  if (!whole_loads_) return plan_step(costs_, request);
+  if (!whole_loads_) return plan_step(learner_->costs(), request);
   HandoffPlan plan;
   for (const Candidate& candidate : candidates) {
     plan.choices.emplace_back(candidate.times.layers.size(),
                               candidate.times.may_hand_over ? LayerChoice::cpu : LayerChoice::wait);
   }
-  predict(costs_, request, plan);
+  predict(learner_->costs(), request, plan);
   return {std::move(plan)};
 }
 
 StepChoice HandoffPlanner::plan_step(const CostModel& costs, const PlanRequest& request) const {
-  if (plan_ == nullptr) return choose_step(costs, request, memory_);
+  if (plan_ == nullptr) return choose_step(costs, request, learner_->memory());
   HandoffPlan given = plan_(costs, request);
   const double ends = std::max(0.0, request.starts_in) + step_seconds(request, given);
   return {std::move(given), PlanWay::wait, ends};
@@ -302,7 +287,7 @@ void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_r
   StepChoice choice = choose_layers(candidates, request);
   if (some_sleep(workers) && !choice.given_up) {
     std::vector<Candidate> awake = candidates;
-    leave_out_sleepers(workers, awake);
+    leave_out_sleepers(awake);
     PlanRequest at_once = request_for_step(awake, step_rows, starts_in);
     StepChoice sooner = choose_layers(awake, at_once);
     // Only the predictions are compared: measured times may be known for one number of workers and
@@ -318,9 +303,10 @@ void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_r
   lay_out(candidates, plan, step);
   step.way = step.num_offers > 0 ? choice.way : PlanWay::wait;
   step.given_up = choice.given_up;
-  step.situation = PlanSituation::of(costs_, request);
+  step.is_chosen = plan_ == nullptr && !whole_loads_;
+  step.situation = PlanSituation::of(learner_->costs(), request);
   step.rows = step_rows;
-  step.layer_s = costs_.layer_time(step_rows);
+  step.layer_s = learner_->costs().layer_time(step_rows);
   double begin = std::max(0.0, starts_in);
   step.starts_in = begin;
   step.planned_s = plan.layer_ends.back() - begin;
@@ -329,87 +315,6 @@ void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_r
     step.planned_layers.push_back(end - std::exchange(begin, end));
   }
   if (step.num_offers == 0) step.groups.clear();
-}
-
-void HandoffPlanner::note_workers(std::span<const std::uint64_t> workers) {
-  all_workers_.resize(workers.size());
-  live_workers_.resize(workers.size());
-  bool were_missing = false, lost = false, joined = false;
-  for (std::size_t i = 0; i < workers.size(); ++i) {
-    were_missing |= (all_workers_[i] & ~live_workers_[i]) != 0;
-    lost |= (live_workers_[i] & ~workers[i]) != 0;
-    joined |= (workers[i] & ~live_workers_[i]) != 0;
-    all_workers_[i] |= workers[i];
-    live_workers_[i] = workers[i];
-  }
-  // Faults within this time of each other count as one, as little that is learnt between them is
-  // valid. A worker that is missing for longer counts as gone, and lessons without it are valid.
-  constexpr std::chrono::seconds kTogether{60};
-  const TimePoint now = clock_->now();
-  if (lost || joined) {
-    workers_changed_ = now;
-  } else if (were_missing && now - workers_changed_ > kTogether) {
-    all_workers_ = live_workers_;
-    before_faults_.reset();
-  }
-  if (lost && (!before_faults_ || (!were_missing && now - faults_ended_ > kTogether))) {
-    before_faults_ = Learnt{learner_, memory_};
-  }
-  if (!joined || !were_missing || !before_faults_) return;
-  const std::lock_guard lock(learner_mutex_);
-  learner_ = before_faults_->costs;
-  memory_ = before_faults_->plans;
-  costs_.factors = learner_.factors();
-  faults_ended_ = now;
-}
-
-void HandoffPlanner::learn(const HandoffStep& step, double seconds) {
-  const bool handed = !step.groups.empty();
-  const std::lock_guard lock(learner_mutex_);
-  const bool layers_were_off = learn_layers(costs_, step, seconds, learner_);
-  if (handed && !layers_were_off) learn_stalls(config_, costs_, step, learner_);
-  costs_.factors = learner_.factors();
-  if (plan_ != nullptr || whole_loads_) return;  // the step did not test plan_handoff()
-  memory_.observe(step.situation, step.way, step.planned_s, seconds);
-  if (handed) {
-    ++plans_followed_;
-  } else if (step.given_up) {
-    ++plans_given_up_;
-  }
-}
-
-void HandoffPlanner::observe_step(std::int32_t rows, double seconds) {
-  const auto layers = static_cast<double>(config_.num_layers());
-  const std::lock_guard lock(learner_mutex_);
-  learner_.observe_layers(rows, costs_.modelled_layer(rows) * layers, seconds);
-  costs_.factors = learner_.factors();
-}
-
-void HandoffPlanner::observe_loads(double model_s, double seen_s) {
-  const std::lock_guard lock(learner_mutex_);
-  learner_.observe_loads(model_s, seen_s);
-  costs_.factors = learner_.factors();
-}
-
-void HandoffPlanner::be_optimistic() {
-  const std::lock_guard lock(learner_mutex_);
-  learner_.be_optimistic();
-  costs_.factors = learner_.factors();
-}
-
-EngineLessons HandoffPlanner::lessons() const {
-  const std::lock_guard lock(learner_mutex_);
-  return {learner_.lessons(), memory_.lessons()};
-}
-
-HandoffLearning HandoffPlanner::learning() const {
-  const std::lock_guard lock(learner_mutex_);
-  return {.factors = learner_.factors(),
-          .lessons = learner_.lessons(),
-          .observed = learner_.observed(),
-          .situations = memory_.num_situations(),
-          .plans_followed = plans_followed_,
-          .plans_given_up = plans_given_up_};
 }
 
 HandoffOptions::Planner HandoffPlanner::plan_by(HandoffOptions::Planner planner) {
@@ -432,13 +337,13 @@ void HandoffPlanner::add_group(const Candidate& candidate, HandoffStep& step) co
     group.job.present_value = reading->generation();
   }
   group.job.mailbox = static_cast<std::int32_t>(candidate.place.arena);
-  group.job.workers = candidate.workers;
+  group.job.workers = candidate.workers.all;
   group.job.rows = static_cast<std::uint32_t>(candidate.cold->rows);
   group.job.first_row = static_cast<std::uint32_t>(candidate.first_row);
-  group.job.split =
-      candidate.cold->rows <= costs_.tokens_per_core * std::popcount(candidate.workers)
-          ? JobSplit::columns
-          : JobSplit::tokens;
+  group.job.split = candidate.cold->rows <=
+                            learner_->costs().tokens_per_core * std::popcount(candidate.workers.all)
+                        ? JobSplit::columns
+                        : JobSplit::tokens;
 }
 
 // Makes a group of every candidate that may be handed over, and a wait for each of its layers that

@@ -5,64 +5,33 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/clock.h"
 #include "engine/adapters/device/load_queue.h"
 #include "engine/adapters/host_tier.h"
+#include "engine/handoff/handoff_learner.h"
 #include "engine/handoff/handoff_options.h"
 #include "engine/handoff/handoff_step.h"
 #include "engine/handoff/mailbox_workers.h"
 #include "engine/model/spec/model_spec.h"
 #include "scheduler/planning/coldstart/admission.h"
-#include "scheduler/planning/coldstart/plan_memory.h"
 #include "scheduler/planning/coldstart/planner.h"
 #include "scheduler/planning/coldstart/step_choice.h"
-#include "scheduler/planning/costs/cost_learner.h"
 
 namespace tandem {
-
-// The costs and plans that a planner has learnt, for statistics.
-struct HandoffLearning {
-  CostFactors factors;
-  CostLessons lessons;           // the factors are computed from these
-  std::uint64_t observed = 0;    // lessons since the start, including forgotten ones
-  std::uint64_t situations = 0;  // as PlanMemory::num_situations()
-  // Ended steps for which a plan promised a shorter time.
-  std::uint64_t plans_followed = 0;
-  std::uint64_t plans_given_up = 0;
-  double worker_wake_s = 0;  // as Mailboxes::worker_wake_s()
-};
 
 class HandoffPlanner {
  public:
   // `whole_loads`: workers are offered all layers until the whole adapter has arrived (as in the
-  // CaraServe paper); otherwise the options' planner decides. `host` and `clock` outlive the
-  // planner.
+  // CaraServe paper); otherwise the options' planner decides. `host`, `learner` and `clock` outlive
+  // the planner.
   HandoffPlanner(const ModelSpec& config, std::int32_t num_devices, bool whole_loads,
-                 const HandoffOptions& options, const HostTier& host, const Clock& clock);
+                 const HandoffOptions& options, const HostTier& host, const HandoffLearner& learner,
+                 const Clock& clock);
 
-  std::int32_t most_offers() const;           // of one step
-  double step_time(std::int32_t rows) const;  // without cold rows
-  // Takes the workers that can be given jobs now, one mask per mailbox; called before each plan().
-  // When a missing worker (dead, or late with its answer) is back, the lessons are reset to their
-  // state before the fault: times measured without it say nothing about later handovers, and a plan
-  // that lost in that time would be avoided for long. A worker that is missing for a minute counts
-  // as gone.
-  void note_workers(std::span<const std::uint64_t> workers);
-  // Updates the costs from a step with cold rows that ended without failure after `seconds`. The
-  // other functions are as in Handoff.
-  void learn(const HandoffStep& step, double seconds);
-  void observe_step(std::int32_t rows, double seconds);
-  void observe_loads(double model_s, double seen_s);
-  void be_optimistic();  // as CostLearner
-  const CostModel& costs() const { return costs_; }
-  // learning() and lessons() may be called by any thread.
-  EngineLessons lessons() const;
-  HandoffLearning learning() const;
+  std::int32_t most_offers() const;  // of one step
   // Replaces the options' planner, and returns the planner that it replaces.
   HandoffOptions::Planner plan_by(HandoffOptions::Planner planner);
   bool whole_loads() const { return whole_loads_; }
@@ -85,8 +54,7 @@ class HandoffPlanner {
   std::vector<Candidate> choose(std::span<const AdapterRows> cold,
                                 std::span<const MailboxWorkers> workers,
                                 const LoadQueue& under_way) const;
-  static void leave_out_sleepers(std::span<const MailboxWorkers> workers,
-                                 std::span<Candidate> candidates);
+  static void leave_out_sleepers(std::span<Candidate> candidates);
   ColdAdapter times_of(const AdapterRows& cold, const ArrivingAdapter& arriving,
                        TimePoint now) const;
   StepChoice plan_step(const CostModel& costs, const PlanRequest& request) const;
@@ -103,20 +71,8 @@ class HandoffPlanner {
   const bool whole_loads_;
   const std::int32_t max_rows_;
   const std::int32_t num_mailboxes_;
-  CostModel costs_;
-  mutable std::mutex learner_mutex_;  // guards what other threads read; held briefly
-  CostLearner learner_;
-  HandoffOptions::Planner plan_;  // null: plan_handoff(), corrected by memory_
-  PlanMemory memory_;
-  std::uint64_t plans_followed_ = 0, plans_given_up_ = 0;
-  // Only note_workers() uses these.
-  struct Learnt {
-    CostLearner costs;
-    PlanMemory plans;
-  };
-  std::vector<std::uint64_t> all_workers_, live_workers_;  // [mailboxes]: expected; live
-  std::optional<Learnt> before_faults_;
-  TimePoint workers_changed_, faults_ended_;
+  HandoffOptions::Planner plan_;  // null: choose_step()
+  const HandoffLearner* learner_;
   const HostTier* host_;
   const Clock* clock_;
   // The limit of one step. The ring of group jobs holds the jobs of all steps in flight at once,

@@ -21,7 +21,8 @@ struct AdapterRows {
   std::int32_t rows = 0;
 };
 
-// The handover of one step. Lives from plan() to end(); at most kMaxStepsInFlight exist at once.
+// The handover of one step; at most kMaxStepsInFlight exist at once. Its calls are in
+// planned_handoff.h.
 struct HandoffStep {
   struct Group {
     AdapterLease adapter;
@@ -44,10 +45,10 @@ struct HandoffStep {
   // read when the step was planned: its time includes waiting for the disk and is no measure of
   // work.
   std::vector<bool> unread;
-  StepHandoff device;          // for Model::compute, after publish()
+  StepHandoff device;          // for Model::compute, once it is offered
   std::uint64_t sequence = 0;  // of its first job
   std::size_t turn = 0;        // index of the memory that receives times and tickets
-  bool begun = false;          // its jobs are published; end() must follow
+  bool begun = false;          // its jobs are published and not yet ended
   std::int32_t num_offers = 0;
   std::int32_t rows = 0;  // of the whole step
   double starts_in = 0;   // seconds after the plan was made
@@ -57,7 +58,8 @@ struct HandoffStep {
   double planned_s = 0;
   PlanSituation situation;
   PlanWay way = PlanWay::wait;
-  bool given_up = false;  // a plan promised a shorter time, but such plans have lost before
+  bool is_chosen = false;  // by choose_step(); otherwise the step says nothing about its plans
+  bool given_up = false;   // a plan promised a shorter time, but such plans have lost before
   std::vector<double> planned_layers;  // [layers]: predicted seconds of each
   // The device's results in pinned memory, valid when the step has ended. Times and tickets are at
   // the places of the offers (offer_at), in the units of HandoffJob::time and Ticket.
@@ -65,6 +67,12 @@ struct HandoffStep {
   std::uint32_t* tickets = nullptr;    // [layers * kNumSites][kMaxColdGroups]
   std::uint32_t* timed_out = nullptr;  // [groups]
 
+  // Mask of the mailboxes whose workers have its groups.
+  std::uint64_t mailboxes() const {
+    std::uint64_t used = 0;
+    for (const Group& group : groups) used |= std::uint64_t{1} << group.job.mailbox;
+    return used;
+  }
   Ticket ticket(std::size_t place, std::size_t group) const {
     return static_cast<Ticket>(tickets[place * kMaxColdGroups + group]);
   }
@@ -72,12 +80,13 @@ struct HandoffStep {
 
 // The result of a step that has ended.
 struct HandoffOutcome {
-  std::vector<AdapterLease> voided;
+  std::vector<SlotId> timed_out;  // of the groups whose rows have to be computed again
   struct Served {
-    const ServedAdapter* adapter;
+    std::size_t group;
+    SlotId slot;
     std::int32_t cpu_layers;  // layers that workers computed in part or in full
   };
-  std::vector<Served> served;
+  std::vector<Served> served;  // the other groups; none if the step failed
 };
 
 struct HandoffCounts {

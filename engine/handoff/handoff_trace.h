@@ -14,9 +14,9 @@ struct WorkerTime {
   TimePoint begin{}, end{};
 };
 
-// Records a span for each layer and mailbox, and returns the time of each group. Call it before the
-// step's end(), when the device has finished the step. `launched` and `seen`: when the host had
-// launched the step, and when it saw its end.
+// Records a span for each layer and mailbox, and returns the time of each group. Call it before
+// OfferedHandoff::finish, when the device has finished the step. `launched` and `seen`: when the
+// host had launched the step, and when it saw its end.
 //
 // A span reaches from the first offer of a layer to the first offer of the next layer that has one.
 // The device records these times anyway, so tracing adds nothing to the protocol with the workers.

@@ -247,7 +247,7 @@ void learn_stalls(const ModelSpec& config, const CostModel& costs, const Handoff
   }
 }
 
-std::string tell(const HandoffStep& step, double seconds) {
+std::string describe_step(const HandoffStep& step, double seconds) {
   const std::vector<Offers> offers = offers_of(step);
   const std::vector<double> seen = seen_layers(step);
   double planned_between = 0, seen_between = 0;

@@ -40,6 +40,6 @@ std::string who_had_layers(const HandoffStep& step, std::size_t group);
 
 // One line for the log: planned and measured milliseconds of the whole step and of the layers
 // between offers, then the letters of each group's layers with their counts, like "c6 x22 w4".
-std::string tell(const HandoffStep& step, double seconds);
+std::string describe_step(const HandoffStep& step, double seconds);
 
 }  // namespace tandem

@@ -18,11 +18,21 @@ constexpr double kStandsStill_s = 20e-3;
 constexpr std::array<std::uint64_t, 1> kBothWorkerSlots = {3};
 constexpr std::array<MailboxWorkers, 1> kBothWorkers = {{{.all = 3}}};
 
-// Observes many steps of this duration; returns the duration expected afterwards.
-double see_steps(HandoffPlanner& planner, double seconds) {
-  for (int i = 0; i < 32; ++i) planner.observe_step(8, seconds);
-  return planner.step_time(8);
+// Many that took so long; returned is how long one is expected to take then.
+double see_steps(HandoffLearner& learner, double seconds) {
+  for (int i = 0; i < 32; ++i) learner.observe_step(8, seconds);
+  return learner.step_time(8);
 }
+
+// A planner with what it learns.
+struct LearningPlanner {
+  LearningPlanner(const AdapterBeingRead& adapter, const HandoffOptions& options,
+                  bool whole_loads = false)
+      : learner(adapter.config, options.costs, options.lessons, adapter.clock),
+        planner(adapter.config, 1, whole_loads, options, *adapter.host, learner, adapter.clock) {}
+  HandoffLearner learner;
+  HandoffPlanner planner;
+};
 
 class HandoffPlannerTest : public ::testing::Test {
  protected:
@@ -37,9 +47,7 @@ class HandoffPlannerTest : public ::testing::Test {
     read_.reading->layer_there(1);
   }
 
-  HandoffPlanner planner(bool whole_loads = false) const {
-    return {read_.config, 1, whole_loads, options_, *read_.host, read_.clock};
-  }
+  LearningPlanner planner(bool whole_loads = false) const { return {read_, options_, whole_loads}; }
   ~HandoffPlannerTest() override { read_.tier->loads().let_go(); }
   // Starts a load of which nothing arrives, whether it was read or not.
   void load() {
@@ -54,10 +62,11 @@ class HandoffPlannerTest : public ::testing::Test {
     options_.costs.worker_bytes_per_s = 1e6;
     options_.costs.workers_bytes_per_s = 1e6;
   }
-  HandoffStep step_of(const HandoffPlanner& planner,
+  HandoffStep step_of(const LearningPlanner& by,
                       const std::array<MailboxWorkers, 1>& workers = kBothWorkers) const {
     HandoffStep step;
-    planner.plan(std::array{AdapterRows{read_.lease, 8}}, 8, 0, workers, read_.tier->loads(), step);
+    by.planner.plan(std::array{AdapterRows{read_.lease, 8}}, 8, 0, workers, read_.tier->loads(),
+                    step);
     return step;
   }
 
@@ -95,7 +104,9 @@ TEST_F(HandoffPlannerTest, CountsTheReadingWhenLoadsAreOrdered) {
   ASSERT_EQ(turn.reserve(read_.lease), DeviceTier::Start::on_its_way);
   const std::vector<double> unread = read_.stand_still(kStandsStill_s);
   const auto end = [&] {
-    return planner().admission({}, loads, 0, 0, kBothWorkers, read_.tier->loads()).ends.at(0);
+    return planner()
+        .planner.admission({}, loads, 0, 0, kBothWorkers, read_.tier->loads())
+        .ends.at(0);
   };
   EXPECT_GE(end(), unread[4]);
   read_.end();
@@ -140,7 +151,7 @@ TEST_F(HandoffPlannerTest, OrdersLoadsForThoseWhoAreAwakeWhereTheOthersTakeLonge
   ASSERT_EQ(turn.reserve(read_.lease), DeviceTier::Start::on_its_way);
   read_.end();
   const auto admission = [&](const MailboxWorkers& workers) {
-    return planner().admission({}, loads, 0, 0, std::array{workers}, read_.tier->loads());
+    return planner().planner.admission({}, loads, 0, 0, std::array{workers}, read_.tier->loads());
   };
   const double all_awake = admission({.all = 3}).ends.at(0);
   const AdmissionPlan one_awake = admission({3, 2, 10});
@@ -153,51 +164,50 @@ TEST_F(HandoffPlannerTest, OrdersLoadsForThoseWhoAreAwakeWhereTheOthersTakeLonge
 // Step times learned while a worker is missing do not replace those from before.
 TEST_F(HandoffPlannerTest, KnowsAgainWhatItKnewBeforeAWorkerWasMissing) {
   ManualClock clock;
-  HandoffPlanner planner(read_.config, 1, false, options_, *read_.host, clock);
-  planner.note_workers(kBothWorkerSlots);
-  const double usual = see_steps(planner, 0.010);
+  HandoffLearner learner(read_.config, options_.costs, {}, clock);
+  learner.note_workers(kBothWorkerSlots);
+  const double usual = see_steps(learner, 0.010);
   const std::array<std::uint64_t, 1> one = {1}, none = {0};
-  planner.note_workers(one);
-  EXPECT_GT(see_steps(planner, 0.040), 2 * usual);
-  planner.note_workers(none);
-  planner.note_workers(one);
-  EXPECT_DOUBLE_EQ(planner.step_time(8), usual) << "one of two is back";
-  see_steps(planner, 0.040);
-  planner.note_workers(kBothWorkerSlots);
-  EXPECT_DOUBLE_EQ(planner.step_time(8), usual);
-  const double slow = see_steps(planner, 0.040);
-  planner.note_workers(kBothWorkerSlots);
-  EXPECT_DOUBLE_EQ(planner.step_time(8), slow) << "nobody was missing";
+  learner.note_workers(one);
+  EXPECT_GT(see_steps(learner, 0.040), 2 * usual);
+  learner.note_workers(none);
+  learner.note_workers(one);
+  EXPECT_DOUBLE_EQ(learner.step_time(8), usual) << "one of two is back";
+  see_steps(learner, 0.040);
+  learner.note_workers(kBothWorkerSlots);
+  EXPECT_DOUBLE_EQ(learner.step_time(8), usual);
+  const double slow = see_steps(learner, 0.040);
+  learner.note_workers(kBothWorkerSlots);
+  EXPECT_DOUBLE_EQ(learner.step_time(8), slow) << "nobody was missing";
 
-  // Faults soon after another fault restore what was known before both; later faults what is known
-  // then.
-  planner.note_workers(one);
-  planner.note_workers(kBothWorkerSlots);
-  EXPECT_DOUBLE_EQ(planner.step_time(8), usual);
-  const double later = see_steps(planner, 0.040);
+  // Faults soon after others find what was known before those; later ones what is known then.
+  learner.note_workers(one);
+  learner.note_workers(kBothWorkerSlots);
+  EXPECT_DOUBLE_EQ(learner.step_time(8), usual);
+  const double later = see_steps(learner, 0.040);
   clock.advance(std::chrono::minutes(2));
-  planner.note_workers(one);
-  see_steps(planner, 0.100);
-  planner.note_workers(kBothWorkerSlots);
-  EXPECT_DOUBLE_EQ(planner.step_time(8), later);
+  learner.note_workers(one);
+  see_steps(learner, 0.100);
+  learner.note_workers(kBothWorkerSlots);
+  EXPECT_DOUBLE_EQ(learner.step_time(8), later);
 }
 
 // After a minute the missing worker counts as lost, so what was learned without it stays valid.
 TEST_F(HandoffPlannerTest, ForgetsNothingForAWorkerThatHasBeenGoneForLong) {
   ManualClock clock;
-  HandoffPlanner planner(read_.config, 1, false, options_, *read_.host, clock);
+  HandoffLearner learner(read_.config, options_.costs, {}, clock);
   const std::array<std::uint64_t, 1> one = {1}, none = {0};
-  planner.note_workers(kBothWorkerSlots);
-  const double before = see_steps(planner, 0.010);
-  planner.note_workers(one);
-  const double since = see_steps(planner, 0.040);
+  learner.note_workers(kBothWorkerSlots);
+  const double before = see_steps(learner, 0.010);
+  learner.note_workers(one);
+  const double since = see_steps(learner, 0.040);
   ASSERT_GT(since, before);
   clock.advance(std::chrono::seconds(61));
-  planner.note_workers(one);
-  planner.note_workers(none);
-  see_steps(planner, 0.100);
-  planner.note_workers(one);
-  EXPECT_DOUBLE_EQ(planner.step_time(8), since);
+  learner.note_workers(one);
+  learner.note_workers(none);
+  see_steps(learner, 0.100);
+  learner.note_workers(one);
+  EXPECT_DOUBLE_EQ(learner.step_time(8), since);
 }
 
 // An adapter that was read and is loading over a link so slow that workers pay.
@@ -213,9 +223,9 @@ class HandoffPlannerMemory : public ::testing::Test {
     loads.hold(&hold_, 1);
     ASSERT_EQ(adapter.tier->start(adapter.lease), DeviceTier::Start::on_its_way);
   }
-  HandoffStep plan(const HandoffPlanner& planner) const {
+  HandoffStep plan(const LearningPlanner& by) const {
     HandoffStep step;
-    planner.plan(std::array{AdapterRows{adapter.lease, 8}}, 8, 0, kBothWorkers, loads, step);
+    by.planner.plan(std::array{AdapterRows{adapter.lease, 8}}, 8, 0, kBothWorkers, loads, step);
     return step;
   }
 
@@ -229,7 +239,7 @@ class HandoffPlannerMemory : public ::testing::Test {
 };
 
 TEST_F(HandoffPlannerMemory, HasStepsWaitWherePlansLostBeforeTheRestart) {
-  HandoffPlanner before(adapter.config, 1, false, options, *adapter.host, adapter.clock);
+  LearningPlanner before(adapter, options);
   HandoffStep step = plan(before);
   ASSERT_EQ(step.groups.size(), 1U);
   // Stands in for the device's report, from which no costs can be learned.
@@ -237,23 +247,23 @@ TEST_F(HandoffPlannerMemory, HasStepsWaitWherePlansLostBeforeTheRestart) {
   std::vector<std::uint32_t> tickets(times.size() * kMaxColdGroups);
   step.times = times.data();
   step.tickets = tickets.data();
-  before.learn(step, step.planned_s);
-  EXPECT_EQ(before.learning().plans_followed, 1U);
-  EXPECT_EQ(before.learning().situations, 1U);
+  before.learner.learn(step, step.planned_s);
+  EXPECT_EQ(before.learner.learning().plans_followed, 1U);
+  EXPECT_EQ(before.learner.learning().situations, 1U);
   PlanLessons lost;
   lost.seen.push_back({step.situation, {{{1}, {9, 9, 9}, {9, 9, 9}}}, 5, 0});
   options.lessons.plans = lost;
-  HandoffPlanner after(adapter.config, 1, false, options, *adapter.host, adapter.clock);
+  LearningPlanner after(adapter, options);
   const HandoffStep waits = plan(after);
   EXPECT_TRUE(waits.groups.empty());
   EXPECT_GT(waits.planned_s, step.planned_s);
-  after.learn(waits, waits.planned_s);
-  const PlanLessons lessons = after.lessons().plans;
+  after.learner.learn(waits, waits.planned_s);
+  const PlanLessons lessons = after.learner.lessons().plans;
   ASSERT_EQ(lessons.seen.size(), 1U);
   EXPECT_EQ(lessons.seen[0].situation, step.situation);
   EXPECT_EQ(lessons.seen[0].ratios[0], (std::vector<double>{1, 1, 1}));
   EXPECT_EQ(lessons.seen[0].steps, 6U);
-  const HandoffLearning learning = after.learning();
+  const HandoffLearning learning = after.learner.learning();
   EXPECT_EQ(learning.plans_followed, 0U);
   EXPECT_EQ(learning.plans_given_up, 1U);
   EXPECT_EQ(learning.situations, 1U);

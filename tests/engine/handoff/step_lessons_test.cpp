@@ -109,8 +109,8 @@ TEST_F(StepLessons, SayWhoHadEachLayer) {
   for (std::size_t l = 20; l < kLayers; ++l) {
     told.set_ticket(l, 0, Ticket::gpu);
   }
-  told.set_ticket(0, 1, Ticket{77});  // a value that no device writes
-  const std::string text = tell(told.step, 6.2e-3);
+  told.set_ticket(0, 1, Ticket{77});  // nothing that a device writes
+  const std::string text = describe_step(told.step, 6.2e-3);
   EXPECT_NE(text.find("8 rows c20 g12"), std::string::npos) << text;
   EXPECT_NE(text.find("3 rows v1 c31"), std::string::npos) << text;
   EXPECT_NE(text.find("planned 5.000 ms, took 6.200"), std::string::npos) << text;
