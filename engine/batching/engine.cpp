@@ -343,13 +343,13 @@ EngineStats Engine::stats() const {
 }
 
 std::optional<EngineLessons> Engine::lessons() const {
-  const Handoff* const handoff = std::as_const(*executor_).handoff();
+  const Handoff* const handoff = executor_->handoff();
   if (handoff == nullptr) return std::nullopt;
   return handoff->learner().lessons();
 }
 
 LearnedCosts Engine::learned_costs() const {
-  const Handoff* const handoff = std::as_const(*executor_).handoff();
+  const Handoff* const handoff = executor_->handoff();
   return handoff == nullptr ? LearnedCosts() : describe(handoff->learning());
 }
 

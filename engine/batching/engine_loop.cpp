@@ -58,7 +58,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, const BatchLimits& limits, 
       }
     }
     return handoff->admission(waiting, loads, static_cast<std::int32_t>(scheduler_.num_running()),
-                              executor_->next_starts_in(), executor_->tier().loads());
+                              executor_->times().next_starts_in(), executor_->tier().loads());
   });
 }
 
@@ -171,7 +171,7 @@ void EngineLoop::run_step() {
   const std::vector<ScheduledSequence>& scheduled = scheduler_.plan();
   step_was_empty_ = scheduled.empty();
   help_stuck();
-  executor_->planning(planning_);
+  executor_->times().planning(planning_);
   if (!scheduled.empty()) {
     note_scheduled(scheduled, begin);
     enqueue(scheduled);
@@ -247,8 +247,8 @@ void EngineLoop::enqueue(const std::vector<ScheduledSequence>& scheduled) {
 
 // Gives the step enqueued last its masks, if it awaits them. The device computes meanwhile.
 void EngineLoop::give_masks() {
-  if (!executor_->awaits_masks()) return;
   const std::span<std::uint32_t> masks = executor_->masks();
+  if (masks.empty()) return;
   fill_masks(planned_[(num_enqueued_ - 1) % planned_.size()],
              mask_words(executor_->model().spec().vocab_size), masks, mask_thread_);
   if (recording_ != nullptr) recording_->add_masks(masks);

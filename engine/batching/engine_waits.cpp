@@ -15,7 +15,7 @@ void EngineLoop::wait_for_work() {
   constexpr auto kLoadPoll = std::chrono::microseconds(100);
   constexpr auto kIdlePoll = std::chrono::milliseconds(10);
   if (has_news_ || !step_was_empty_ || !executor_->empty()) return;
-  executor_->rest();
+  executor_->times().rest();
   if (executor_->tier().is_expecting()) {
     (void)inbox_->wait(kLoadPoll);
   } else if (scheduler_.num_running() + scheduler_.num_waiting() > 0) {
@@ -30,7 +30,7 @@ void EngineLoop::wait_for_work() {
 bool EngineLoop::is_due() {
   if (executor_->empty() || executor_->full()) return true;
   planning_.work = next_work();
-  const std::optional<TimePoint> at = executor_->plan_at(planning_.work);
+  const std::optional<TimePoint> at = executor_->times().plan_at(planning_.work);
   const TimePoint begin = clock_->now();
   if (!at || begin >= *at || executor_->oldest_has_ended()) return true;
   planning_.held = true;

@@ -50,7 +50,7 @@ void count_pages(const PagePool& pool, EngineStats& stats) {
 }
 
 void count_steps(const Executor& executor, EngineStats& stats) {
-  const EnqueueCounts counts = executor.enqueue_counts();
+  const EnqueueCounts counts = executor.times().counts();
   stats.steps_at_once = counts.at_once;
   stats.steps_in_time = counts.in_time;
   stats.steps_late = counts.late;

@@ -166,7 +166,7 @@ class Calibration {
     }
     executor_.enqueue(plan);
     Status status = executor_.wait().status;
-    executor_.rest();
+    executor_.times().rest();
     return status;
   }
 

@@ -106,14 +106,13 @@ Status Executor::make_tier(const ExecutorOptions& options, const ModelSpec& conf
 
 Status Executor::make_pipelines(const ExecutorOptions& options, const Clock& clock) {
   StepPipeline::Options steps{options.overlap, options.just_in_time, options.max_graph_batch,
-                              options.step};
+                              options.step, ranks_.size() > 1};
   steps.limits.max_sequences = std::min(steps.limits.max_sequences, options.model.max_rows);
   steps.max_graph_batch = std::min(steps.max_graph_batch, steps.limits.max_sequences);
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     Rank& rank = ranks_[i];
     TANDEM_ASSIGN(rank.pipeline, StepPipeline::create(steps, *rank.device, *rank.model, rank.cache,
                                                       tier_->lane(i), handoff_.get(), clock));
-    if (ranks_.size() > 1) TANDEM_TRY(rank.pipeline->prepare());
     // Several CUDA ranks tune even if no option asks for it: a kernel that is loaded at its first
     // use may wait for running kernels, and the ranks' kernels wait for each other.
     if (options.tune_at_start || (ranks_.size() > 1 && rank.device->info().is_cuda)) {
@@ -192,7 +191,7 @@ bool Executor::oldest_has_ended() {
 StepResult Executor::wait() {
   if (ranks_.size() == 1) return lead().wait();
   tell_of_failures();
-  StepPipeline::Others others;
+  OtherRanks others;
   for (std::size_t i = 1; i < ranks_.size(); ++i) {
     note_failure(ranks_[i].pipeline->wait_and_tell(others));
   }
@@ -250,7 +249,7 @@ Status Executor::abandon() noexcept {
 }
 
 void Executor::forget_counts() {
-  for (Rank& rank : ranks_) rank.pipeline->forget_counts();
+  for (Rank& rank : ranks_) rank.pipeline->times().forget();
   tier_->forget_counts();
   if (handoff_ != nullptr) handoff_->forget_counts();
 }

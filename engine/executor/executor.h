@@ -29,9 +29,9 @@
 #include "base/status.h"
 #include "engine/adapters/device/device_tier.h"
 #include "engine/adapters/host_tier.h"
-#include "engine/executor/enqueue_timer.h"
 #include "engine/executor/step_pipeline.h"
 #include "engine/executor/step_plan.h"
+#include "engine/executor/step_times.h"
 #include "engine/handoff/handoff.h"
 #include "engine/handoff/handoff_options.h"
 #include "engine/loader/thread_team.h"
@@ -48,10 +48,10 @@ struct ExecutorOptions {
   StepLimits step;
   std::int32_t max_device_adapters = 0;  // slots
   bool overlap = true;                   // true: kMaxStepsInFlight steps in flight; false: one
-  bool just_in_time = true;              // use plan_at(); false: steps are always planned at once
-  std::int32_t max_graph_batch = 0;      // most rows of a decode step with a graph; 0: no graphs
-  bool record_at_start = false;          // record all graphs in create()
-  bool tune_at_start = false;            // measure the fastest way to compute the products
+  bool just_in_time = true;  // use StepTimes::plan_at(); false: steps are always planned at once
+  std::int32_t max_graph_batch = 0;  // most rows of a decode step with a graph; 0: no graphs
+  bool record_at_start = false;      // record all graphs in create()
+  bool tune_at_start = false;        // measure the fastest way to compute the products
   LoraSharding lora_sharding = LoraSharding::automatic;  // for devices that share the model
   // Rows of adapters that are loading go to CPU workers if this has groups.
   HandoffOptions handoff;
@@ -78,17 +78,16 @@ class Executor {
   // outside). Every slot in it must hold its adapter, or be loading it (tier()), until the step has
   // been waited for.
   void enqueue(const StepPlan& plan);
-  // True if the step enqueued last is enqueued but for its sampling, which waits for masks. They
-  // must be given before the next enqueue() and before the step's wait(). If the step before it
-  // fails, it is waited for without masks.
-  bool awaits_masks() const { return lead().awaits_masks(); }
-  // [StepPlan::num_masks, mask_words(vocab)], to be overwritten; pinned. Requires awaits_masks().
+  // [StepPlan::num_masks, mask_words(vocab)], to be overwritten; pinned. Of the step enqueued last,
+  // if it is enqueued but for its sampling, which waits for masks; otherwise empty. They must be
+  // given before the next enqueue() and before the step's wait(). If the step before it fails, it
+  // is waited for without masks.
   std::span<std::uint32_t> masks() { return lead().masks(); }
-  // Enqueues the sampling with the content of masks().
+  // Enqueues the sampling with the content of masks(), which must not be empty.
   void sample();
   std::size_t num_in_flight() const { return lead().num_in_flight(); }
   bool full() const { return lead().full(); }
-  bool empty() const { return lead().empty(); }  // no step is in flight
+  bool empty() const { return num_in_flight() == 0; }
   // Waits for the oldest step. After a failure the steps behind it are invalid: the caller waits
   // for them, with the same status, before it enqueues another.
   StepResult wait();
@@ -99,21 +98,11 @@ class Executor {
   Status abandon() noexcept;
   // True if wait() would return at once. Requires !empty().
   bool oldest_has_ended();
-  // When to begin planning the step behind the running one, for this kind of work, so that it is
-  // enqueued shortly before the running one ends; no value: at once. Never later than the expected
-  // end.
-  std::optional<TimePoint> plan_at(Planning::Work next) const { return lead().plan_at(next); }
-  // Says how the planning of the next step began; plan_at() learns from it.
-  void planning(const Planning& planning) { lead().planning(planning); }
-  EnqueueCounts enqueue_counts() const { return lead().enqueue_counts(); }
-  // Seconds until a step that is enqueued now would begin.
-  double next_starts_in() const { return lead().next_starts_in(); }
-  // Called when there is no work: the time until the next step counts as no gap.
-  void rest() { lead().rest(); }
+  // When steps begin and end, on the first device.
+  StepTimes& times() const { return lead().times(); }
 
   DeviceTier& tier() { return *tier_; }
-  const Handoff* handoff() const { return handoff_.get(); }  // null: nothing is handed over
-  Handoff* handoff() { return handoff_.get(); }
+  Handoff* handoff() const { return handoff_.get(); }  // null: nothing is handed over
   // Sets how adapters are split between devices that share the model, from the next step on. The
   // initial setting is in ExecutorOptions; a benchmark compares others.
   void use(LoraSharding sharding);

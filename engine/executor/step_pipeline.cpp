@@ -32,7 +32,8 @@ StepPipeline::StepPipeline(const Options& options, Model& model, const KvCache& 
       handoff_(handoff),
       clock_(&clock),
       graphs_(model, cache, options.max_graph_batch),
-      waits_(adapters.loads(), model.spec().num_layers()) {}
+      waits_(adapters.loads(), model.spec().num_layers()),
+      times_(options.overlap && options.just_in_time, clock) {}
 
 Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& options, Device& device,
                                                            Model& model, const KvCache& cache,
@@ -61,6 +62,7 @@ Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& option
     step.done = timed ? device.create_timed_event() : device.create_event();
     if (timed) step.begins = device.create_timed_event();
   }
+  if (options.has_other_ranks) TANDEM_TRY(pipeline->stream_->prepare());
   return pipeline;
 }
 
@@ -145,8 +147,10 @@ bool StepPipeline::launch(const StepPlan& plan) {
   step.num_rows = batch_->num_rows();
   step.kind.reset();
   if (!waits && !hands_over) step.kind = {batch_->num_rows(), recorded};
-  forecast(step);
-  timer_.enqueued(step.kind, planning_, step.launched, step.gap_seconds);
+  const double model_s =
+      handoff_ != nullptr && leads() ? handoff_->learner().step_time(step.num_rows) : 0;
+  times_.enqueued(step.kind, step.launched, step.gap_seconds, model_s,
+                  step.handoff ? step.handoff->step().planned_s : 0);
   next_ = (next_ + 1) % steps_.size();
   ++in_flight_;
   if (plan.num_masks > 0) {
@@ -158,13 +162,14 @@ bool StepPipeline::launch(const StepPlan& plan) {
 }
 
 std::span<std::uint32_t> StepPipeline::masks() {
-  TANDEM_CHECK(open_.has_value(), "no step awaits masks");
+  if (!open_) return {};
   const std::int64_t words = mask_words(model_->spec().vocab_size);
   return {reinterpret_cast<std::uint32_t*>(masks_.data()),
           static_cast<std::size_t>(open_->num_masks * words)};
 }
 
 void StepPipeline::sample() {
+  TANDEM_CHECK(open_.has_value(), "no step awaits masks");
   const std::span<const std::uint32_t> given = masks();
   stream_->upload(device_masks_.data(), masks_.data(), given.size_bytes());
   const Open open = *std::exchange(open_, std::nullopt);
@@ -180,7 +185,7 @@ void StepPipeline::enqueue_samples(Step& step, const StepInput& input, const std
                           static_cast<std::size_t>(input.num_samples) * sizeof(SampledToken));
   }
   stream_->record(*step.done);
-  seen_busy_ = clock_->now();
+  times_.saw_work();
 }
 
 // For a step whose masks will never be given, as the step before it has failed.
@@ -228,7 +233,8 @@ void StepPipeline::plan_handoff(const HandoffStep* first) {
   if (handoff_ != nullptr && first != nullptr) {
     planned_ = handoff_->follow_step(adapters_.rank(), *first);
   } else if (handoff_ != nullptr && leads() && !cold_.empty()) {
-    planned_ = handoff_->plan_step(cold_, batch_->num_rows(), next_starts_in(), adapters_.loads());
+    planned_ =
+        handoff_->plan_step(cold_, batch_->num_rows(), times_.next_starts_in(), adapters_.loads());
   }
   waits_.clear();
   std::span<const HandoffStep::Group> groups;
@@ -248,39 +254,17 @@ void StepPipeline::plan_handoff(const HandoffStep* first) {
   cold_.clear();  // releases the adapters
 }
 
-void StepPipeline::forecast(const Step& step) {
-  if (handoff_ == nullptr || !leads()) return;
-  const double model_s = handoff_->learner().step_time(step.num_rows);
-  if (step.kind && step.kind->recorded) {
-    forecast_.add(step.launched, model_s);
-  } else {
-    forecast_.add_planned(step.launched,
-                          std::max(model_s, step.handoff ? step.handoff->step().planned_s : 0));
-  }
-}
-
-// An upper bound of the device's idle time between the step before and this one: the device was
-// busy when last checked.
 double StepPipeline::look_for_gap() {
-  const bool busy = in_flight_ > 0 && !step_before(1).done->passed();
-  const TimePoint now = clock_->now();
-  if (busy) seen_busy_ = now;
-  if (in_flight_ == 0) return idle_since_ ? seconds_between(*idle_since_, now) : 0;
-  return seconds_between(seen_busy_, now);
+  return times_.gap(in_flight_ > 0, in_flight_ > 0 && !step_before(1).done->passed());
 }
 
 bool StepPipeline::oldest_has_ended() {
   if (oldest().done->passed()) return true;
-  seen_busy_ = clock_->now();
+  times_.saw_work();
   return false;
 }
 
-std::optional<TimePoint> StepPipeline::plan_at(Planning::Work next) const {
-  if (!options_.overlap || !options_.just_in_time) return std::nullopt;
-  return timer_.plan_at(next);
-}
-
-Status StepPipeline::wait_and_tell(Others& others) {
+Status StepPipeline::wait_and_tell(OtherRanks& others) {
   const Step& step = oldest();
   const std::size_t groups = step.num_groups();
   const std::uint32_t* const timed_out = groups > 0 ? step.handoff->step().timed_out : nullptr;
@@ -292,7 +276,7 @@ Status StepPipeline::wait_and_tell(Others& others) {
   return status;
 }
 
-StepResult StepPipeline::wait(const Others& others) {
+StepResult StepPipeline::wait(const OtherRanks& others) {
   TANDEM_CHECK(in_flight_ > 0, "no step is under way");
   Step& step = steps_[index_before(in_flight_)];
   if (open_ && in_flight_ == 1) abandon_open(step);
@@ -307,7 +291,7 @@ StepResult StepPipeline::wait(const Others& others) {
   if (result.status.ok()) {
     result.samples = {reinterpret_cast<const SampledToken*>(step.sampled.data()), step.num_samples};
   }
-  result.seconds = seconds_between(std::max(step.begun, last_end_), end);
+  result.seconds = seconds_between(std::max(step.begun, times_.last_end()), end);
   result.gap_seconds = step.gap_seconds;
   if (trace::on()) trace_step(step, end);
   if (handoff_ != nullptr && !leads()) {
@@ -316,15 +300,9 @@ StepResult StepPipeline::wait(const Others& others) {
     const double seconds = seconds_of(step, end);
     if (step.handoff) end_handoff(step, others, seconds, end, result);
     if (result.status.ok() && !others.failed) learn(step, seconds);
-    forecast_.end_oldest(end, result.status.ok() && !others.failed);
   }
-  timer_.ended(end, result.status.ok() && !others.failed);
-  last_end_ = end;
-  seen_busy_ = end;
-  if (in_flight_ == 0) {
-    idle_since_ = end;
-    failure_ = Status();
-  }
+  times_.ended(end, result.status.ok() && !others.failed, in_flight_ == 0);
+  if (in_flight_ == 0) failure_ = Status();
   return result;
 }
 
@@ -333,12 +311,12 @@ StepResult StepPipeline::wait(const Others& others) {
 double StepPipeline::seconds_of(const Step& step, TimePoint end) const {
   const bool is_known = step.is_timed && step.status.ok() && failure_.ok();
   const double seconds = is_known ? step.done->seconds_since(*step.begins) : 0;
-  return seconds > 0 ? seconds : seconds_between(std::max(step.launched, last_end_), end);
+  return seconds > 0 ? seconds : seconds_between(std::max(step.launched, times_.last_end()), end);
 }
 
 // The span has the device's duration, and ends when the host saw the step end.
 void StepPipeline::trace_step(const Step& step, TimePoint end) const noexcept {
-  TimePoint begin = std::max(step.launched, last_end_);
+  TimePoint begin = std::max(step.launched, times_.last_end());
   if (step.is_timed && step.status.ok()) {
     begin = std::max(begin, end - duration_of(step.done->seconds_since(*step.begins)));
   }
@@ -373,17 +351,15 @@ Status StepPipeline::abandon() noexcept {
   planned_.reset();
   for (Step& step : steps_) step.handoff.reset();
   open_.reset();
-  forecast_.clear();
-  timer_.clear();
+  times_.clear();
   cold_.clear();
   waits_.clear();
   in_flight_ = 0;
   failure_ = Status();
-  idle_since_.reset();
   return status;
 }
 
-void StepPipeline::end_handoff(Step& step, const Others& others, double seconds, TimePoint end,
+void StepPipeline::end_handoff(Step& step, const OtherRanks& others, double seconds, TimePoint end,
                                StepResult& result) {
   const HandoffStep& handoff = step.handoff->step();
   const bool failed = others.failed || !result.status.ok();

@@ -36,9 +36,8 @@
 #include "base/clock.h"
 #include "engine/adapters/device/device_tier.h"
 #include "engine/adapters/device/load_waits.h"
-#include "engine/executor/enqueue_timer.h"
-#include "engine/executor/step_forecast.h"
 #include "engine/executor/step_plan.h"
+#include "engine/executor/step_times.h"
 #include "engine/handoff/handoff.h"
 #include "engine/memory/kv_cache.h"
 #include "engine/model/graphs/decode_graphs.h"
@@ -50,6 +49,12 @@
 
 namespace tandem {
 
+// The outcome of the oldest step on the other ranks, which have been waited for already.
+struct OtherRanks {
+  bool failed = false;
+  std::uint64_t timed_out = 0;  // mask of groups
+};
+
 class StepPipeline {
  public:
   struct Options {
@@ -57,6 +62,7 @@ class StepPipeline {
     bool just_in_time = true;          // enqueue the second step as late as possible, not at once
     std::int32_t max_graph_batch = 0;  // rows of the largest decode step with a graph; 0: no graphs
     StepLimits limits;
+    bool has_other_ranks = false;  // its operations wait for theirs: Stream::prepare
   };
 
   // All arguments, and the tier of `adapters`, outlive the pipeline. `handoff` null: nothing is
@@ -67,8 +73,6 @@ class StepPipeline {
                                                       const Clock& clock);
   ~StepPipeline();  // waits for the steps in flight
 
-  // As Stream::prepare.
-  Status prepare() { return stream_->prepare(); }
   // Calls Model::tune, before any graph is recorded.
   Status tune();
 
@@ -89,29 +93,16 @@ class StepPipeline {
   bool failed() const { return stream_->failed(); }
 
   // The calls without a comment are as in Executor.
-  bool awaits_masks() const { return open_.has_value(); }
   std::span<std::uint32_t> masks();
   void sample();
   std::size_t num_in_flight() const { return in_flight_; }
   bool full() const { return in_flight_ == (options_.overlap ? kMaxStepsInFlight : 1U); }
-  bool empty() const { return in_flight_ == 0; }
-  // The outcome of the oldest step on the other ranks, which have been waited for already.
-  struct Others {
-    bool failed = false;
-    std::uint64_t timed_out = 0;  // mask of groups
-  };
-  StepResult wait(const Others& others);
-  StepResult wait() { return wait(Others()); }
+  StepResult wait(const OtherRanks& others = {});
   // For ranks after the first: waits, and adds the outcome to `others` for the first rank.
-  Status wait_and_tell(Others& others);
+  Status wait_and_tell(OtherRanks& others);
   Status abandon() noexcept;
   bool oldest_has_ended();
-  std::optional<TimePoint> plan_at(Planning::Work next) const;
-  void planning(const Planning& planning) { planning_ = planning; }
-  EnqueueCounts enqueue_counts() const { return timer_.counts(); }
-  double next_starts_in() const { return forecast_.busy_for(clock_->now()); }
-  void rest() { idle_since_.reset(); }
-  void forget_counts() { timer_ = EnqueueTimer(); }
+  StepTimes& times() { return times_; }
 
  private:
   struct Step {
@@ -142,8 +133,7 @@ class StepPipeline {
   void abandon_open(Step& step);
   void note_cold(SlotId slot, std::int32_t rows);
   void plan_handoff(const HandoffStep* first);
-  void forecast(const Step& step);
-  void end_handoff(Step& step, const Others& others, double seconds, TimePoint end,
+  void end_handoff(Step& step, const OtherRanks& others, double seconds, TimePoint end,
                    StepResult& result);
   bool leads() const { return adapters_.rank() == 0; }
   void learn(const Step& step, double seconds);
@@ -183,13 +173,8 @@ class StepPipeline {
   std::vector<AdapterRows> cold_;          // of the step being enqueued: not fully arrived
   std::optional<PlannedHandoff> planned_;  // of the step being enqueued
   LoadWaits waits_;                        // the parts of loads that this step waits for
-  StepForecast forecast_;                  // of the steps in flight; unused without a handoff
-  EnqueueTimer timer_;                     // for the next step
-  Planning planning_;                      // of the step being enqueued
-  Status failure_;                         // of the stream, until no step is in flight
-  std::optional<TimePoint> idle_since_;    // since when the device idles despite pending work
-  TimePoint seen_busy_;                    // when the device was last seen to have work
-  TimePoint last_end_;
+  StepTimes times_;
+  Status failure_;  // of the stream, until no step is in flight
   std::uint64_t num_ended_ = 0;
 };
 

@@ -173,8 +173,8 @@ class Replay {
     step.rows = static_cast<std::int32_t>(plan.tokens.size());
     step.entries = static_cast<std::int32_t>(plan.entries.size());
     executor_->enqueue(plan);
-    if (executor_->awaits_masks()) {
-      std::copy(masks.begin(), masks.end(), executor_->masks().begin());
+    if (const std::span<std::uint32_t> awaited = executor_->masks(); !awaited.empty()) {
+      std::copy(masks.begin(), masks.end(), awaited.begin());
       executor_->sample();
     }
     const StepResult result = executor_->wait();

@@ -214,14 +214,14 @@ TEST_F(ExecutorTest, ComputesWithTheAdapterInTheSlotWhileItArrives) {
 TEST_F(ExecutorTest, TellsWhenToPlanBehindAStepWhoseTimeIsKnown) {
   constexpr std::chrono::milliseconds kStep(100);
   const auto enqueue = [&](const StepPlan& plan) {
-    executor_->planning({clock_.now(), false, Planning::Work::decode});
+    executor_->times().planning({clock_.now(), false, Planning::Work::decode});
     executor_->enqueue(plan);
   };
   const auto wait = [&] {
     clock_.advance(kStep);
     EXPECT_TRUE(executor_->wait().status.ok());
   };
-  const auto plan_at = [&] { return executor_->plan_at(Planning::Work::decode); };
+  const auto plan_at = [&] { return executor_->times().plan_at(Planning::Work::decode); };
   for (int i = 0; i < 3; ++i) {
     enqueue(Plan().add(0, 0, kPrompt));
     EXPECT_FALSE(plan_at()) << "of " << i << " steps nobody knows what the next one takes";

@@ -292,7 +292,7 @@ Status ExecutorBench::run(const StepPlan& plan, int steps) {
     while (!executor_->empty()) (void)executor_->wait();  // the outcome does not matter
     return status;
   }
-  executor_->rest();
+  executor_->times().rest();
   return {};
 }
 
@@ -313,7 +313,7 @@ Result<double> ExecutorBench::prefill(std::int32_t tokens) {
 Result<std::vector<SampledToken>> ExecutorBench::sampled(std::int32_t batch, int set) {
   executor_->enqueue(decode_plan(0, batch, set));
   const StepResult result = executor_->wait();
-  executor_->rest();
+  executor_->times().rest();
   if (!result.status.ok()) return result.status;
   return std::vector<SampledToken>(result.samples.begin(), result.samples.end());
 }
