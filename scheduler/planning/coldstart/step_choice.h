@@ -17,8 +17,10 @@ struct StepChoice {
   bool is_worth_planning = true;  // as is_worth_planning() returned
 };
 
-// For a step under admission or one that begins now: both must make the same choice, because the
-// order of loads depends on it.
+// For a step under admission, whose loads travel in the order that suits the choice, and again for
+// the step that begins: by then workers may have woken up and loads may be late, and a step with
+// adapters that an earlier one began with has no admission. Both make the same choice where nothing
+// of that has happened, as their situations are the same then.
 StepChoice choose_step(const CostModel& costs, const PlanRequest& request,
                        const PlanMemory& memory);
 

@@ -29,7 +29,7 @@ double seconds_of(TimePoint at) {
 // when the running one ends, and reaches the device `lead` seconds later.
 class Machine {
  public:
-  struct Told {
+  struct Measured {
     bool held = false;
     double gap = 0;
     double early = 0;  // seconds in the device's queue before it began
@@ -41,25 +41,25 @@ class Machine {
     end_ = begun_ + takes;
   }
 
-  // Enqueues a step behind the running one, which then ends.
-  Told step(double takes, double lead, std::optional<StepKind> kind = kDecode,
-            Work work = Work::decode, bool counts = true) {
-    Told told;
+  // Puts a step behind the one that runs, which then ends.
+  Measured step(double takes, double lead, std::optional<StepKind> kind = kDecode,
+                Work work = Work::decode, bool counts = true) {
+    Measured measured;
     const std::optional<TimePoint> at = timer.plan_at(work);
     double begin = begun_;
     if (at && seconds_of(*at) > begun_) {
-      told.held = true;
+      measured.held = true;
       begin = std::min(seconds_of(*at), end_);
     }
     const double launched = begin + lead;
-    told.gap = std::max(0.0, launched - end_);
-    told.early = std::max(0.0, end_ - launched);
-    timer.enqueued(kind, {at_s(begin), told.held, work}, at_s(launched), told.gap);
+    measured.gap = std::max(0.0, launched - end_);
+    measured.early = std::max(0.0, end_ - launched);
+    timer.enqueued(kind, {at_s(begin), measured.held, work}, at_s(launched), measured.gap);
     const double seen = std::max(end_, launched);
     timer.ended(at_s(seen), counts);
     begun_ = seen;
     end_ = begun_ + takes;
-    return told;
+    return measured;
   }
   void steps(int count, double takes = 4e-3, double lead = 1e-4) {
     for (int i = 0; i < count; ++i) step(takes, lead);
@@ -261,12 +261,12 @@ TEST(EnqueueTimer, ComesToFewGapsAndSmallMargins) {
     if (i == kLearning) begin = machine.begun();
     const bool prompt = is_prompt(random);
     const double takes = (prompt ? 4.4e-3 : 4e-3) + std::abs(noise(random));
-    const Machine::Told told =
+    const Machine::Measured measured =
         machine.step(takes, (prompt ? 2e-4 : 1e-4) + wakes(random),
                      prompt ? StepKind{24, false} : kDecode, prompt ? Work::prompts : Work::decode);
     if (i < kLearning) continue;
-    idle += told.gap;
-    early += told.early;
+    idle += measured.gap;
+    early += measured.early;
   }
   EXPECT_LT(idle / (machine.begun() - begin), 0.005);
   EXPECT_LT(early / (kSteps - kLearning), 5e-4);

@@ -1,4 +1,4 @@
-// The input that the planner gets about adapters that are loading. Its plans are tested in
+// What the planner knows of adapters that are on their way. How it plans is judged in
 // tests/scheduler/planning/coldstart.
 #include "engine/handoff/handoff_planner.h"
 
@@ -242,7 +242,7 @@ TEST_F(HandoffPlannerMemory, HasStepsWaitWherePlansLostBeforeTheRestart) {
   LearningPlanner before(adapter, options);
   HandoffStep step = plan(before);
   ASSERT_EQ(step.groups.size(), 1U);
-  // Stands in for the device's report, from which no costs can be learned.
+  // What the device would have written: nothing that costs could be learnt from.
   std::vector<std::uint64_t> times(step.layers.size() * kNumSites);
   std::vector<std::uint32_t> tickets(times.size() * kMaxColdGroups);
   step.times = times.data();

@@ -18,15 +18,15 @@ namespace {
 constexpr std::size_t kLayers = 32;
 constexpr std::uint64_t kWorkers = 0xfff;
 
-// A step whose layers the device offered at given times, with all groups only at qkv.
-struct Told {
+// A step whose layers the device offered at times that are given, all groups at qkv alone.
+struct Measured {
   HandoffStep step;
   std::vector<std::uint64_t> times;
   std::vector<std::uint32_t> tickets, timed_out;
 
-  // `take`: seconds from each layer's offer to the next one's.
-  Told(const Adapter& adapter, std::vector<std::uint32_t> rows, Ticket ticket,
-       const std::vector<double>& take) {
+  // `take` seconds from each layer's offer to the next one's.
+  Measured(const Adapter& adapter, std::vector<std::uint32_t> rows, Ticket ticket,
+           const std::vector<double>& take) {
     step.layers.resize(take.size());
     times.resize(take.size() * kNumSites);
     tickets.resize(times.size() * kMaxColdGroups);
@@ -87,9 +87,9 @@ class StepLessons : public ::testing::Test {
 TEST_F(StepLessons, TellsHowLongEachLayerTookFromOfferToOffer) {
   std::vector<double> take(kLayers, 200e-6);
   take[7] = 900e-6;
-  Told told(adapter_, {8}, Ticket::cpu, take);
-  told.step.layers[20].sites[0] = {};  // a layer that offers nothing
-  const std::vector<double> seen = seen_layers(told.step);
+  Measured measured(adapter_, {8}, Ticket::cpu, take);
+  measured.step.layers[20].sites[0] = {};  // one that offers nothing
+  const std::vector<double> seen = seen_layers(measured.step);
   ASSERT_EQ(seen.size(), kLayers);
   for (std::size_t l = 0; l < kLayers; ++l) {
     if (l == 19 || l == 20 || l + 1 == kLayers) {
@@ -103,14 +103,14 @@ TEST_F(StepLessons, TellsHowLongEachLayerTookFromOfferToOffer) {
 TEST_F(StepLessons, SayWhoHadEachLayer) {
   std::vector<double> take(kLayers, 200e-6);
   take[7] = 600e-6;
-  Told told(adapter_, {8, 3}, Ticket::cpu, take);
-  told.step.planned_s = 5e-3;
-  told.step.planned_layers.assign(kLayers, 150e-6);
+  Measured measured(adapter_, {8, 3}, Ticket::cpu, take);
+  measured.step.planned_s = 5e-3;
+  measured.step.planned_layers.assign(kLayers, 150e-6);
   for (std::size_t l = 20; l < kLayers; ++l) {
-    told.set_ticket(l, 0, Ticket::gpu);
+    measured.set_ticket(l, 0, Ticket::gpu);
   }
-  told.set_ticket(0, 1, Ticket{77});  // nothing that a device writes
-  const std::string text = describe_step(told.step, 6.2e-3);
+  measured.set_ticket(0, 1, Ticket{77});  // nothing that a device writes
+  const std::string text = describe_step(measured.step, 6.2e-3);
   EXPECT_NE(text.find("8 rows c20 g12"), std::string::npos) << text;
   EXPECT_NE(text.find("3 rows v1 c31"), std::string::npos) << text;
   EXPECT_NE(text.find("planned 5.000 ms, took 6.200"), std::string::npos) << text;
@@ -148,11 +148,11 @@ TEST_F(StepLessons, HealCostsThatAreOffByAFactorOfThree) {
       for (std::size_t l = 0; l < kLayers; ++l) {
         take.push_back(layer_s + stall(truth, rows, xa) * noise(random));
       }
-      take[3] += 20e-3;  // a delayed worker
-      Told told(adapter_, rows, xa ? Ticket::cpu_xa : Ticket::cpu, take);
-      told.step.layer_s = layer_s;
-      told.step.planned_layers.assign(kLayers, layer_s + stall(costs, rows, xa));
-      learn_stalls(config_, costs, told.step, learner);
+      take[3] += 20e-3;  // a worker that was held up
+      Measured measured(adapter_, rows, xa ? Ticket::cpu_xa : Ticket::cpu, take);
+      measured.step.layer_s = layer_s;
+      measured.step.planned_layers.assign(kLayers, layer_s + stall(costs, rows, xa));
+      learn_stalls(config_, costs, measured.step, learner);
       costs.factors = learner.factors();
     }
     for (const auto& rows : kinds) {
@@ -188,14 +188,14 @@ TEST_F(StepLessons, HealFiguresOfWhichAllAreOffByAFactorOfThree) {
         for (int i = 0; i < 40; ++i) {
           std::vector<double> take(kLayers, stalled);
           std::fill_n(take.begin() + 4, device_has, layer_s);
-          take[3] += 20e-3;  // a wait
-          Told told(adapter_, {8}, Ticket::cpu, take);
-          for (std::size_t l = 4; l < 4 + device_has; ++l) told.set_ticket(l, 0, Ticket::gpu);
-          told.step.layer_s = costs.layer_time(8);
-          if (learn_layers(costs, told.step, step_s + 20e-3, learner)) {
+          take[3] += 20e-3;  // waited for
+          Measured measured(adapter_, {8}, Ticket::cpu, take);
+          for (std::size_t l = 4; l < 4 + device_has; ++l) measured.set_ticket(l, 0, Ticket::gpu);
+          measured.step.layer_s = costs.layer_time(8);
+          if (learn_layers(costs, measured.step, step_s + 20e-3, learner)) {
             layers_were_off = i + 1;
           } else {
-            learn_stalls(config_, costs, told.step, learner);
+            learn_stalls(config_, costs, measured.step, learner);
           }
           costs.factors = learner.factors();
         }
@@ -216,10 +216,10 @@ TEST_F(StepLessons, OfASecondStepThatWasPlannedWithTheSameFiguresTeachNothingOfW
   CostModel costs = truth.slowed(3);
   CostLearner learner;
   const double stalled = truth.layer_time(8) + stall(truth, {8}, false);
-  Told told(adapter_, {8}, Ticket::cpu, std::vector<double>(kLayers, stalled));
-  told.step.layer_s = costs.layer_time(8);
+  Measured measured(adapter_, {8}, Ticket::cpu, std::vector<double>(kLayers, stalled));
+  measured.step.layer_s = costs.layer_time(8);
   for (int i = 0; i < 2; ++i) {
-    EXPECT_TRUE(learn_layers(costs, told.step, stalled * kLayers, learner)) << i;
+    EXPECT_TRUE(learn_layers(costs, measured.step, stalled * kLayers, learner)) << i;
     costs.factors = learner.factors();
   }
   EXPECT_EQ(learner.observed(), 1U);
@@ -231,13 +231,13 @@ TEST_F(StepLessons, OfLayersThatMayWaitSayNothingOfHowLongLayersAreAtLeast) {
   for (const bool late : {true, false}) {
     CostLearner learner;
     const double layer_s = costs.layer_time(8);
-    Told told(adapter_, {8}, Ticket::gpu, std::vector<double>(kLayers, 2 * layer_s));
-    told.step.layer_s = layer_s;
+    Measured measured(adapter_, {8}, Ticket::gpu, std::vector<double>(kLayers, 2 * layer_s));
+    measured.step.layer_s = layer_s;
     for (std::int64_t l = 0; l < std::int64_t{kLayers}; ++l) {
       const double begins = static_cast<double>(l) * layer_s;
-      told.step.waits.push_back({0, l, PieceKind::b, late ? begins + 1e-5 : begins - 1e-5});
+      measured.step.waits.push_back({0, l, PieceKind::b, late ? begins + 1e-5 : begins - 1e-5});
     }
-    EXPECT_EQ(learn_layers(costs, told.step, 2 * layer_s * kLayers, learner), !late);
+    EXPECT_EQ(learn_layers(costs, measured.step, 2 * layer_s * kLayers, learner), !late);
     EXPECT_NEAR(learner.factors().layers.of(8), late ? 1 : 2, 1e-3);
   }
 }
@@ -245,13 +245,13 @@ TEST_F(StepLessons, OfLayersThatMayWaitSayNothingOfHowLongLayersAreAtLeast) {
 TEST_F(StepLessons, OfAStepThatHandedNothingOverAreThatLayersTookNoLongerThanAllOfIt) {
   const CostModel costs;
   const double step_s = costs.layer_time(8) * kLayers;
-  Told told(adapter_, {}, Ticket::gpu, std::vector<double>(kLayers, 0));
-  told.step.rows = 8;
-  told.step.layer_s = costs.layer_time(8);
+  Measured measured(adapter_, {}, Ticket::gpu, std::vector<double>(kLayers, 0));
+  measured.step.rows = 8;
+  measured.step.layer_s = costs.layer_time(8);
   CostLearner learner;
-  EXPECT_FALSE(learn_layers(costs, told.step, 2 * step_s, learner)) << "it may have waited";
-  EXPECT_FALSE(learn_layers(costs, told.step, 0.9 * step_s, learner)) << "about right";
-  EXPECT_TRUE(learn_layers(costs, told.step, 0.5 * step_s, learner));
+  EXPECT_FALSE(learn_layers(costs, measured.step, 2 * step_s, learner)) << "it may have waited";
+  EXPECT_FALSE(learn_layers(costs, measured.step, 0.9 * step_s, learner)) << "about right";
+  EXPECT_TRUE(learn_layers(costs, measured.step, 0.5 * step_s, learner));
   EXPECT_NEAR(learner.factors().layers.of(8), 0.5, 1e-9);
 }
 
@@ -262,12 +262,12 @@ TEST_F(StepLessons, LearnNothingFromLayersThatWereStillBeingRead) {
     CostLearner learner;
     std::vector<double> take(kLayers, costs.layer_time(8) + 2 * stall(costs, {8}, false));
     for (std::size_t l = 6; l < kLayers; ++l) take[l] += 3e-3;
-    Told told(adapter_, {8}, Ticket::cpu, take);
-    told.step.layer_s = costs.layer_time(8);
-    told.step.planned_layers.assign(kLayers, 5e-4);
-    told.step.unread.assign(kLayers, false);
-    for (std::size_t l = first_unread; l < kLayers; ++l) told.step.unread[l] = true;
-    learn_twice(costs, told.step, learner);
+    Measured measured(adapter_, {8}, Ticket::cpu, take);
+    measured.step.layer_s = costs.layer_time(8);
+    measured.step.planned_layers.assign(kLayers, 5e-4);
+    measured.step.unread.assign(kLayers, false);
+    for (std::size_t l = first_unread; l < kLayers; ++l) measured.step.unread[l] = true;
+    learn_twice(costs, measured.step, learner);
     CostModel learnt = costs;
     learnt.factors = learner.factors();
     const double ratio = stall(learnt, {8}, false) / stall(costs, {8}, false);
@@ -286,16 +286,16 @@ TEST_F(StepLessons, LearnNothingFromLayersBeforeOneThatMayWaitForALoad) {
   const auto learnt = [&](double take_s, double arrive_s, double after_begin_s) {
     CostLearner learner;
     const CostModel costs;
-    Told told(adapter_, {8}, Ticket::cpu_xa, std::vector<double>(kLayers, take_s));
-    told.step.layer_s = costs.layer_time(8);
-    told.step.starts_in = 1e-3;
-    told.step.planned_layers.assign(kLayers, take_s);
+    Measured measured(adapter_, {8}, Ticket::cpu_xa, std::vector<double>(kLayers, take_s));
+    measured.step.layer_s = costs.layer_time(8);
+    measured.step.starts_in = 1e-3;
+    measured.step.planned_layers.assign(kLayers, take_s);
     for (std::int64_t l = 0; l < std::int64_t{kLayers}; ++l) {
-      told.step.waits.push_back(
+      measured.step.waits.push_back(
           {0, l, PieceKind::b,
-           told.step.starts_in + static_cast<double>(l) * arrive_s + after_begin_s});
+           measured.step.starts_in + static_cast<double>(l) * arrive_s + after_begin_s});
     }
-    learn_twice(costs, told.step, learner);
+    learn_twice(costs, measured.step, learner);
     return learner.observed();
   };
   const double layer_s = CostModel().layer_time(8);

@@ -135,7 +135,7 @@ TEST(CostLearner, CanBeOptimisticOfWhatItSawOfHandovers) {
   learner.be_optimistic();
   EXPECT_NEAR(learner.factors().stall(kWhole, 1e-4), 1.2, kNear);
   EXPECT_NEAR(learner.factors().stall(kXa, 1e-4), 1, kNear) << "nothing was seen of it";
-  EXPECT_NEAR(learner.factors().layers.of(8), 2, kNear) << "layers need no hope";
+  EXPECT_NEAR(learner.factors().layers.of(8), 2, kNear) << "layers are measured in any case";
   for (int i = 0; i < 2; ++i) learner.observe_stall(kWhole, 1e-4, 400e-6);
   EXPECT_NEAR(learner.factors().stall(kWhole, 1e-4), 4, kNear) << "and is soon corrected";
 }
