@@ -17,7 +17,7 @@ std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
   DeviceTier::Turn turn(*device_);
   const std::int32_t kept_pages = device_->room().kept_pages();
   for (const auto& sequence : waiting) {
-    const AdapterLease& adapter = sequence->context->adapter;
+    const AdapterLease& adapter = sequence->context().adapter;
     if (adapter == nullptr) continue;
     if (Status fits = check_fits(*sequence, kept_pages); !fits) {
       failed.emplace_back(sequence.get(), std::move(fits));
@@ -39,7 +39,7 @@ std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
         hold_room_for(*adapter);
         break;
       case DeviceTier::Start::not_in_host_tier:
-        if (Status failure = adapter->home().read_failure(sequence->context->readings_before);
+        if (Status failure = adapter->home().read_failure(sequence->context().readings_before);
             !failure) {
           failed.emplace_back(sequence.get(), std::move(failure));
         } else {
@@ -61,7 +61,7 @@ void AdapterGate::forget_turns(const std::vector<std::unique_ptr<Sequence>>& wai
   std::erase_if(turns_, [&](const Turn& turn) {
     const Residency residency = turn.adapter->residency();
     const bool is_awaited = std::ranges::any_of(
-        waiting, [&](const auto& sequence) { return sequence->context->adapter == turn.adapter; });
+        waiting, [&](const auto& sequence) { return sequence->context().adapter == turn.adapter; });
     const bool gone = !is_awaited || (residency != Residency::loading &&
                                       (residency != Residency::resident || turn.step <= step_));
     if (!gone) first = std::min(first, turn.step);
@@ -83,7 +83,7 @@ void AdapterGate::enqueue_loads(const std::vector<std::unique_ptr<Sequence>>& wa
   const auto rows_of = [&](const AdapterLease& adapter) {
     std::int32_t rows = 0;
     for (const auto& sequence : waiting) {
-      if (sequence->context->adapter != adapter) continue;
+      if (sequence->context().adapter != adapter) continue;
       rows += static_cast<std::int32_t>(sequence->left_to_compute());
     }
     return rows;
@@ -121,8 +121,8 @@ bool AdapterGate::has_turn(const ServedAdapter& adapter) const {
 }
 
 Status AdapterGate::check_fits(const Sequence& sequence, std::int32_t kept_pages) const {
-  const ServedAdapter& adapter = *sequence.context->adapter;
-  const GenerationRequest& request = sequence.context->request;
+  const ServedAdapter& adapter = *sequence.context().adapter;
+  const GenerationRequest& request = sequence.context().request;
   const std::int32_t adapter_pages =
       device_->room().is_kept(adapter) ? 0 : device_->room().pages_of(adapter);
   const std::int32_t kv_pages =
@@ -181,19 +181,18 @@ void AdapterGate::hold_room_for(const ServedAdapter& adapter) {
 
 bool AdapterGate::holds_back(const Sequence& sequence) const {
   if (blocked_ == nullptr || !goes_before(*blocked_, sequence)) return false;
-  const AdapterLease& adapter = sequence.context->adapter;
+  const AdapterLease& adapter = sequence.context().adapter;
   if (adapter != nullptr &&
       std::find(draining_.begin(), draining_.end(), adapter) != draining_.end()) {
     return true;
   }
   if (missing_pages_ == 0) return false;
-  const std::int64_t pages =
-      pool_->shape().pages_for(static_cast<std::int64_t>(sequence.tokens.size()));
+  const std::int64_t pages = pool_->shape().pages_for(sequence.num_tokens());
   return pool_->available_pages() - pages < missing_pages_;
 }
 
-bool AdapterGate::enter(const Sequence& sequence) {
-  const AdapterLease& adapter = sequence.context->adapter;
+bool AdapterGate::enter(Sequence& sequence) {
+  const AdapterLease& adapter = sequence.context().adapter;
   bool may = !holds_back(sequence);
   if (adapter != nullptr) {
     const Residency residency = adapter->residency();
@@ -202,7 +201,7 @@ bool AdapterGate::enter(const Sequence& sequence) {
     may = may && device_->proof(*adapter).status().ok() && has_turn(*adapter) &&
           (residency == Residency::resident ||
            (residency == Residency::loading && starts_before_arrival(mode_) &&
-            sequence.replays == 0));
+            sequence.replays() == 0));
   }
   if (!may) {
     refused_ = true;
@@ -210,22 +209,22 @@ bool AdapterGate::enter(const Sequence& sequence) {
   }
   if (adapter != nullptr) {
     device_->enter(*adapter);
-    sequence.context->readings_before = adapter->home().num_readings();  // its reading succeeded
+    sequence.context().readings_before = adapter->home().num_readings();  // its reading succeeded
   }
   return true;
 }
 
 bool AdapterGate::is_in_doubt(const Sequence& sequence) const {
-  const AdapterLease& adapter = sequence.context->adapter;
+  const AdapterLease& adapter = sequence.context().adapter;
   return adapter != nullptr && !device_->proof(*adapter).is_given();
 }
 
 void AdapterGate::begins(const Sequence& sequence) {
-  if (sequence.context->adapter != nullptr) device_->count_use(*sequence.context->adapter);
+  if (sequence.context().adapter != nullptr) device_->count_use(*sequence.context().adapter);
 }
 
 void AdapterGate::leave(const Sequence& sequence) {
-  if (sequence.context->adapter != nullptr) device_->leave(*sequence.context->adapter);
+  if (sequence.context().adapter != nullptr) device_->leave(*sequence.context().adapter);
 }
 
 }  // namespace tandem

@@ -20,7 +20,7 @@
 
 #include "engine/adapters/adapter_store.h"
 #include "engine/adapters/device/device_tier.h"
-#include "engine/batching/batch/continuous_batcher.h"
+#include "engine/batching/batch/admission_gate.h"
 #include "engine/handoff/handoff.h"
 #include "engine/service/adapter_mode.h"
 
@@ -56,7 +56,7 @@ class AdapterGate final : public AdmissionGate {
   Status check_keep(const ServedAdapter& adapter, std::int64_t max_model_len) const;
 
   void plan_begins() override { ++step_; }
-  bool enter(const Sequence& sequence) override;
+  bool enter(Sequence& sequence) override;
   void leave(const Sequence& sequence) override;
   void begins(const Sequence& sequence) override;
   bool is_in_doubt(const Sequence& sequence) const override;

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <utility>
 
-#include "base/check.h"
 #include "engine/continuation/token_outcome.h"
 #include "engine/model/step/steps_in_flight.h"
 
@@ -47,18 +47,16 @@ bool Deliveries::try_to_take(Sequence& sequence, std::span<const SampledToken> s
                              std::int64_t next_token) {
   const std::size_t scored = samples.size() - (next_token >= 0 ? 1 : 0);
   for (const SampledToken& sample : samples.first(scored)) {
-    sequence.context->prompt_logprobs.push_back(to_token_logprob(sample));
+    sequence.context().prompt_logprobs.push_back(to_token_logprob(sample));
   }
   return next_token < 0 || accept_token(sequence, next_token, samples.back());
 }
 
 // The tokens after it, if any, are in flight.
 bool Deliveries::accept_token(Sequence& sequence, std::int64_t index, const SampledToken& sampled) {
-  RequestContext& context = *sequence.context;
+  RequestContext& context = sequence.context();
   const GenerationRequest& request = context.request;
-  TANDEM_CHECK(index == sequence.known_len(), "token {} after {}", index, sequence.known_len());
-  sequence.tokens[static_cast<std::size_t>(index)] = sampled.token;
-  --sequence.pending;
+  sequence.learn(index, sampled.token);
   const std::int64_t output_len = sequence.known_len() - sequence.prompt_len();
 
   OutputDelta delta;
@@ -73,15 +71,14 @@ bool Deliveries::accept_token(Sequence& sequence, std::int64_t index, const Samp
     return false;
   }
   const TimePoint now = clock_->now();
-  if (sequence.last_token) {
-    inter_token_.count(kInterTokenBounds, seconds_between(*sequence.last_token, now));
+  if (const std::optional<double> passed = sequence.output.token_came(now)) {
+    inter_token_.count(kInterTokenBounds, *passed);
   }
-  sequence.last_token = now;
   if (!context.first_token) {
     context.first_token = now;
     context.stats.ttft_s = seconds_between(context.submitted, *context.first_token);
     // The time of a cold adapter is no prefill time, and not valid for other adapters' prompts.
-    if (context.first_scheduled && context.began_warm && sequence.replays == 0) {
+    if (context.first_scheduled && context.began_warm && sequence.replays() == 0) {
       scheduler_->line().saw_prefill(seconds_between(*context.first_scheduled, now),
                                      sequence.prompt_len());
     }
@@ -89,12 +86,12 @@ bool Deliveries::accept_token(Sequence& sequence, std::int64_t index, const Samp
         context.adapter != nullptr && context.stats.adapter_tier != tier_name(Residency::resident);
     if (found_cold) cold_starts_->first_token(*context.adapter);
   }
-  if (sequence.entry.tenant != nullptr) FairShare::charge_output(*sequence.entry.tenant, 1);
+  sequence.place.charge_output(1);
   ++context.stats.completion_tokens;
   ++num_tokens_;
   const bool constrained = sequence.filter != nullptr && sequence.filter->has_constraint();
-  TokenOutcome outcome =
-      take_token(request, eos_token_ids_, constrained, output_len, sampled.token, sequence.text);
+  TokenOutcome outcome = take_token(request, eos_token_ids_, constrained, output_len, sampled.token,
+                                    sequence.output.text());
   delta.text = std::move(outcome.text);
   delta.finish = outcome.finish;
   delta.stop_reason = std::move(outcome.stop_reason);
@@ -117,7 +114,7 @@ void Deliveries::end(Sequence& sequence, FinishReason reason, const Status& why)
   OutputDelta last;
   last.finish = reason;
   try {
-    if (reason == FinishReason::stop) last.text = sequence.text.flush();
+    if (reason == FinishReason::stop) last.text = sequence.output.text().flush();
     last.error = why;
   } catch (const std::bad_alloc&) {
     return lose(sequence);
@@ -133,7 +130,7 @@ void Deliveries::give_up(Sequence& sequence, std::int32_t retry_after_s) noexcep
     last.error = error(StatusCode::resource_exhausted,
                        "the first token would come later than its deadline, {:g} ms after the "
                        "request was queued",
-                       sequence.context->request.ttft_deadline_s * 1e3);
+                       sequence.context().request.ttft_deadline_s * 1e3);
   } catch (const std::bad_alloc&) {
     return lose(sequence);
   }
@@ -141,36 +138,32 @@ void Deliveries::give_up(Sequence& sequence, std::int32_t retry_after_s) noexcep
 }
 
 void Deliveries::lose(Sequence& sequence) noexcept {
-  sequence.context->state->lose(sequence.index);
-  sequence.told = true;
+  sequence.context().state->lose(sequence.index);
   remove(sequence);
 }
 
 void Deliveries::finish(Sequence& sequence, OutputDelta delta) noexcept {
   delta.index = sequence.index;
-  RequestContext& context = *sequence.context;
+  RequestContext& context = sequence.context();
   context.stats.total_s = seconds_between(context.submitted, clock_->now());
   try {
     outbox_.push_back({context.state, std::move(delta), context.stats});
   } catch (const std::bad_alloc&) {
     return lose(sequence);
   }
-  sequence.told = true;
   remove(sequence);
 }
 
 void Deliveries::remove(Sequence& sequence) noexcept {
   std::unique_ptr<Sequence> owned = scheduler_->remove(&sequence);
-  owned->leave_adapter();
-  if (owned->steps_in_flight == 0) return;
-  owned->ended = true;
-  ended_.push_back(std::move(owned));
+  owned->end();
+  if (owned->is_in_flight()) ended_.push_back(std::move(owned));
 }
 
 bool Deliveries::left_step(Sequence& sequence) noexcept {
-  --sequence.steps_in_flight;
-  if (!sequence.ended) return true;
-  if (sequence.steps_in_flight > 0) return false;
+  sequence.leave_step();
+  if (!sequence.has_ended()) return true;
+  if (sequence.is_in_flight()) return false;
   ended_.erase(std::find_if(ended_.begin(), ended_.end(),
                             [&](const auto& each) { return each.get() == &sequence; }));
   return false;

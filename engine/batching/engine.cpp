@@ -273,13 +273,11 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
       Continuation& each = continuations.all[static_cast<std::size_t>(i)];
       if (each.is_over) continue;
       sequences.push_back(std::make_unique<Sequence>(context, i, first + sequences.size(), pool_,
-                                                     std::move(each.text)));
-      sequences.back()->filter = std::move(each.filter);
+                                                     std::move(each.text), std::move(each.filter)));
     }
     if (context->adapter != nullptr) {
       ServedAdapter& adapter = *context->adapter;
       (is_cold ? adapter.cold_starts : adapter.hits).fetch_add(1, std::memory_order_relaxed);
-      for (const auto& sequence : sequences) sequence->join_adapter();
     }
     return sequences;
   }));

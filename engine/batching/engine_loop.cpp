@@ -119,9 +119,9 @@ void EngineLoop::take_in() {
 
 void EngineLoop::look_after_sequences() {
   for (Sequence* sequence : scheduler_.all()) {
-    if (sequence->context->state->cancelled()) {
+    if (sequence->context().state->cancelled()) {
       deliveries_.end(*sequence, FinishReason::cancelled, {});
-    } else if (!sequence->held.empty()) {
+    } else if (!sequence->held().empty()) {
       release_held(*sequence);
     }
   }
@@ -192,7 +192,7 @@ bool EngineLoop::enqueuing_would_take_long() {
   if (executor_->empty() || !starts_before_arrival(options_.adapter_mode)) return false;
   if (executor_->tier().has_room()) return false;
   return std::ranges::any_of(scheduler_.all(), [](const Sequence* sequence) {
-    const AdapterLease& adapter = sequence->context->adapter;
+    const AdapterLease& adapter = sequence->context().adapter;
     return adapter != nullptr && adapter->residency() == Residency::loading;
   });
 }
@@ -204,7 +204,7 @@ void EngineLoop::help_stuck() {
   constexpr std::int32_t kMostTimes = 3;
   Sequence* sequence = scheduler_.stuck();
   if (sequence == nullptr || executor_->tier().counts().loading > 0) return;
-  if (++sequence->times_stuck < kMostTimes) {
+  if (sequence->count_stuck() < kMostTimes) {
     executor_->tier().room().evict_idle();
     return;
   }
@@ -214,16 +214,16 @@ void EngineLoop::help_stuck() {
       error(StatusCode::resource_exhausted,
             "the request needs {} pages so far; of the pool's {}, {} are taken by pinned "
             "adapters: ask for less, or raise pool_gb",
-            pool_->shape().pages_for(static_cast<std::int64_t>(sequence->tokens.size())),
-            pool_->shape().num_pages, pages.adapter));
+            pool_->shape().pages_for(sequence->num_tokens()), pool_->shape().num_pages,
+            pages.adapter));
 }
 
 void EngineLoop::note_scheduled(const std::vector<ScheduledSequence>& scheduled, TimePoint now) {
   std::int64_t step_tokens = 0;
   for (const auto& [sequence, num_tokens] : scheduled) {
     step_tokens += num_tokens;
-    RequestContext& context = *sequence->context;
-    const std::int64_t prompt_left = sequence->prompt_len() - sequence->computed;
+    RequestContext& context = sequence->context();
+    const std::int64_t prompt_left = sequence->prompt_len() - sequence->computed();
     counts_.prompt_tokens +=
         static_cast<std::uint64_t>(std::clamp<std::int64_t>(prompt_left, 0, num_tokens));
     if (!context.first_scheduled) {
@@ -232,7 +232,7 @@ void EngineLoop::note_scheduled(const std::vector<ScheduledSequence>& scheduled,
           context.adapter == nullptr || context.adapter->residency() == Residency::resident;
       context.stats.queue_s = seconds_between(context.submitted, now);
     }
-    sequence->admit();
+    if (!sequence->has_begun()) sequence->begin();
   }
   counts_.step_tokens.count(kStepTokensBounds, static_cast<double>(step_tokens));
 }
@@ -282,12 +282,12 @@ void EngineLoop::digest(const StepResult& step, const std::vector<PlannedEntry>&
     const auto entry = std::find_if(entries.begin(), entries.end(),
                                     [&](const PlannedEntry& each) { return each.slot == slot; });
     TANDEM_CHECK(entry != entries.end(), "slot {} was not in the step", slot.value());
-    replay(*entry->sequence->context->adapter);
+    replay(*entry->sequence->context().adapter);
   }
   for (const StepResult::Served& served : step.served) {
     const RequestContext* last = nullptr;
     for (const PlannedEntry& entry : entries) {
-      RequestContext& context = *entry.sequence->context;
+      RequestContext& context = entry.sequence->context();
       if (entry.slot != served.slot || &context == last) continue;
       context.stats.cpu_layers += served.cpu_layers;
       trace_workers(context, served, counts_.steps);
@@ -303,7 +303,7 @@ void EngineLoop::digest(const StepResult& step, const std::vector<PlannedEntry>&
 
 void EngineLoop::record_plan(const std::vector<PlannedEntry>& entries) {
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    const AdapterLease& adapter = entries[i].sequence->context->adapter;
+    const AdapterLease& adapter = entries[i].sequence->context().adapter;
     if (adapter == nullptr) continue;
     const AdapterSlot slot = plan_.entries[i].adapter;
     recording_->note_adapter(
@@ -315,17 +315,14 @@ void EngineLoop::record_plan(const std::vector<PlannedEntry>& entries) {
 // Called before the entries are digested, while their sequences still exist.
 void EngineLoop::record_result(const StepResult& step, const std::vector<PlannedEntry>& entries) {
   std::vector<std::uint8_t> is_void;
-  for (const PlannedEntry& entry : entries) {
-    const Sequence& sequence = *entry.sequence;
-    is_void.push_back(sequence.ended || entry.replays != sequence.replays ? 1 : 0);
-  }
+  for (const PlannedEntry& entry : entries) is_void.push_back(entry.is_void() ? 1 : 0);
   recording_->add_result(step, is_void);
 }
 
 void EngineLoop::digest_entry(const StepResult& step, const PlannedEntry& entry) {
   Sequence& sequence = *entry.sequence;
   if (!deliveries_.left_step(sequence)) return;
-  if (entry.replays != sequence.replays) return;  // void: it is computed again
+  if (entry.is_void()) return;  // it is computed again
   if (!step.status.ok()) {
     deliveries_.end(sequence, FinishReason::failed, step.status);
     return;
@@ -338,8 +335,8 @@ void EngineLoop::digest_entry(const StepResult& step, const PlannedEntry& entry)
                                             static_cast<std::size_t>(entry.samples.count));
   // No token is sent before the adapter's contents are proven, as its layers may have been used
   // while its folder was still being read. Only this sequence waits for that.
-  if (!sequence.held.empty() || !entry.proof.is_given()) {
-    sequence.held.push_back({{samples.begin(), samples.end()}, entry.next_token, entry.proof});
+  if (!sequence.held().empty() || !entry.proof.is_given()) {
+    sequence.hold({{samples.begin(), samples.end()}, entry.next_token, entry.proof});
     return;
   }
   (void)take(sequence, samples, entry.next_token);
@@ -348,7 +345,7 @@ void EngineLoop::digest_entry(const StepResult& step, const PlannedEntry& entry)
 // Returns false if that was its last token; the sequence may be destroyed then.
 bool EngineLoop::take(Sequence& sequence, std::span<const SampledToken> samples,
                       std::int64_t next_token) {
-  const FoundEnding& ending = sequence.ending;
+  const FoundEnding& ending = sequence.ending();
   if (ending.at < 0 || ending.at != next_token) {
     return deliveries_.take(sequence, samples, next_token);
   }
@@ -359,11 +356,11 @@ bool EngineLoop::take(Sequence& sequence, std::span<const SampledToken> samples,
 // The store notifies the engine when a reading has ended; the device tier ends those that are
 // overdue.
 void EngineLoop::release_held(Sequence& sequence) {
-  for (const HeldSamples& held : sequence.held) {
+  for (const HeldSamples& held : sequence.held()) {
     if (const Status bad = held.proof.status(); !bad) return fail_or_replay(sequence, bad);
     if (!held.proof.is_given()) return;
   }
-  for (const HeldSamples& held : std::exchange(sequence.held, {})) {
+  for (const HeldSamples& held : sequence.release_held()) {
     if (!take(sequence, held.samples, held.next_token)) return;
   }
 }
@@ -372,8 +369,8 @@ void EngineLoop::release_held(Sequence& sequence) {
 // arrived since, the sequence is computed again; if no source has it, the sequence fails while it
 // waits.
 void EngineLoop::fail_or_replay(Sequence& sequence, const Status& bad) {
-  const AdapterHome& home = sequence.context->adapter->home();
-  const std::uint64_t before = sequence.context->readings_before;
+  const AdapterHome& home = sequence.context().adapter->home();
+  const std::uint64_t before = sequence.context().readings_before;
   if (const Status failure = home.read_failure(before); !failure) {
     return deliveries_.end(sequence, FinishReason::failed, failure);
   }
@@ -390,10 +387,10 @@ void EngineLoop::fail_or_replay(Sequence& sequence, const Status& bad) {
 void EngineLoop::replay(const ServedAdapter& adapter) {
   const std::string& digest = adapter.contents().digest;
   for (Sequence* sequence : scheduler_.all()) {
-    const AdapterLease& its = sequence->context->adapter;
+    const AdapterLease& its = sequence->context().adapter;
     if (its == nullptr || its->contents().digest != digest) continue;
     // A waiting sequence that was never admitted has no results.
-    if (!sequence->admitted) continue;
+    if (!sequence->has_begun()) continue;
     scheduler_.replay(sequence);
     ++counts_.replays;
   }

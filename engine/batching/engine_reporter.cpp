@@ -13,7 +13,7 @@ namespace {
 constexpr auto kOld = std::chrono::milliseconds(5);
 
 std::int32_t rank_of(const Sequence& sequence) {
-  const AdapterLease& adapter = sequence.context->adapter;
+  const AdapterLease& adapter = sequence.context().adapter;
   return adapter == nullptr ? 0 : adapter->contents().max_rank;
 }
 
@@ -72,14 +72,14 @@ void EngineReporter::begins(const std::vector<ScheduledSequence>& scheduled, Tim
       step.decode.add({.requests = 1,
                        .rank_sum = rank,
                        .rank_max = rank,
-                       .context_tokens = sequence->computed + 1});
+                       .context_tokens = sequence->computed() + 1});
     } else {
       step.prefill.add({.requests = 1,
                         .tokens = num_tokens,
                         .rank_tokens = std::int64_t{num_tokens} * rank,
                         .rank_max = rank});
     }
-    const AdapterLease& adapter = sequence->context->adapter;
+    const AdapterLease& adapter = sequence->context().adapter;
     if (adapter != nullptr && adapter->residency() != Residency::resident) step.teaches = false;
   }
   if (num_steps_ == 0) begun_ = now;
@@ -116,7 +116,7 @@ const EngineView& EngineReporter::look(const ContinuousBatcher& scheduler,
     view_.running.add({.requests = 1,
                        .rank_sum = rank,
                        .rank_max = rank,
-                       .context_tokens = static_cast<std::int64_t>(sequence->tokens.size())});
+                       .context_tokens = sequence->num_tokens()});
   }
   view_.waiting = {};
   view_.waiting_rank_sum = 0;

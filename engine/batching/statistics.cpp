@@ -28,8 +28,8 @@ LearnedCosts::Factor factor_of(std::string_view name, const FactorTable& table,
 void count_sequences(const ContinuousBatcher& scheduler, EngineStats& stats) {
   stats.waiting = static_cast<std::int32_t>(scheduler.num_waiting());
   stats.running = static_cast<std::int32_t>(scheduler.num_running());
-  stats.prefix_queries = scheduler.prefix_queries();
-  stats.prefix_hits = scheduler.prefix_hits();
+  stats.prefix_queries = scheduler.prefixes().queries();
+  stats.prefix_hits = scheduler.prefixes().hits();
   stats.preemptions = scheduler.num_preemptions();
   const LineCounts line = scheduler.line().counts();
   stats.aborts_expired = line.aborts_expired;

@@ -3,13 +3,10 @@
 // Running sequences go on (first those that decode, so that a long prompt does not delay them),
 // then waiting ones are admitted in the order of the line (line/waiting_line.h: by priority and
 // arrival by default) while there are rows and pages. Prompts are cut into chunks and mixed with
-// decode rows (Sarathi's and Orca's iteration-level batching). When there are no free pages, and
-// the pool has nothing idle to reclaim, the newest running sequence is preempted: its pages are
-// freed, and it waits in its old place to be recomputed.
+// decode rows (Sarathi's and Orca's iteration-level batching).
 //
-// An admitted sequence starts after its longest prefix in the prefix cache, which may include its
-// own pages from before a preemption. Every sequence offers its whole pages as soon as their step
-// is planned, so that two sequences admitted in one step share pages already.
+// plan() is the whole story in order. What it uses: running_batch.h (preemption), admission.h (the
+// gate and first pages), prefix_reuse.h (the prefix cache), step_draft.h (a step's limits).
 //
 // Sequences whose readers are behind (Sequence::stands_aside) wait even if there is room: others
 // use their pages and rows until the readers have caught up.
@@ -24,11 +21,16 @@
 // allocate.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
+#include "engine/batching/batch/admission.h"
+#include "engine/batching/batch/admission_gate.h"
+#include "engine/batching/batch/prefix_reuse.h"
+#include "engine/batching/batch/running_batch.h"
+#include "engine/batching/batch/step_draft.h"
 #include "engine/batching/line/sequence.h"
 #include "engine/batching/line/waiting_line.h"
 #include "engine/memory/page_pool.h"
@@ -36,56 +38,20 @@
 
 namespace tandem {
 
-struct BatchLimits {
-  std::int32_t max_num_seqs = 0;
-  std::int32_t max_num_batched_tokens = 0;
-  std::int32_t max_prefill_chunk = 0;  // most prompt tokens of a sequence in a step; 0: no limit
-  std::int32_t max_logit_rows = 0;     // rows with logits in a step; >= max_num_seqs
-  // Tokens in a step of the sampled sequences with penalties; at least the longest context.
-  std::int64_t max_history = std::int64_t{1} << 20;
-  // Page ids in a step, over all its sequences: may exceed the number of pages, as sequences share
-  // them. At least those of one sequence with the longest context.
-  std::int64_t max_page_ids = std::int64_t{1} << 30;
-};
-
-struct ScheduledSequence {
-  Sequence* sequence;
-  std::int32_t num_tokens;  // its next tokens: tokens[computed .. computed + num_tokens)
-};
-
-// The requirement of a sequence in addition to pages: its adapter.
-class AdmissionGate {
- public:
-  AdmissionGate() = default;
-  AdmissionGate(const AdmissionGate&) = delete;
-  AdmissionGate& operator=(const AdmissionGate&) = delete;
-  virtual ~AdmissionGate() = default;
-
-  // Called before a step is planned; calls of enter() follow.
-  virtual void plan_begins() {}
-  // Returns true if the sequence may run, until leave(); false if not now, and later ones go on.
-  virtual bool enter(const Sequence& sequence) = 0;
-  virtual void leave(const Sequence& sequence) = 0;
-  // Called after enter() if the sequence got pages and rows; otherwise leave() follows at once.
-  virtual void begins(const Sequence& /*sequence*/) {}
-  // True if its results may turn out to be invalid, so that they must not be shared yet.
-  virtual bool is_in_doubt(const Sequence& /*sequence*/) const { return false; }
-  // True if something in flight will admit sequences, or free pages.
-  virtual bool is_waiting() const = 0;
-};
-
 class ContinuousBatcher {
  public:
   // Requires that the pool has room for at least one sequence with the longest context. `prefixes`
   // null: no prefix cache.
   ContinuousBatcher(const BatchLimits& limits, PagePool& pool, PrefixCache* prefixes,
                     const LineOptions& line = {});
+  ContinuousBatcher(const ContinuousBatcher&) = delete;
+  ContinuousBatcher& operator=(const ContinuousBatcher&) = delete;
   // The gate outlives the batcher; set it before the first sequence is added.
-  void set_gate(AdmissionGate& gate) { gate_ = &gate; }
+  void set_gate(AdmissionGate& gate);
 
   void add(std::unique_ptr<Sequence> sequence);
   // Puts the line into its current order; plan() calls it if sequences have come or gone.
-  void arrange() { line_.arrange(running_); }
+  void arrange() { line_.arrange(running()); }
 
   // Plans the next step; empty if there is nothing to do until steps in flight have ended. All
   // pages that it needs are reserved. Valid until the next call.
@@ -111,58 +77,37 @@ class ContinuousBatcher {
 
   // waiting() is in the order of the line, running() in the order of arrival.
   const std::vector<std::unique_ptr<Sequence>>& waiting() const { return line_.list(); }
-  const std::vector<std::unique_ptr<Sequence>>& running() const { return running_; }
+  const std::vector<std::unique_ptr<Sequence>>& running() const { return batch_.list(); }
 
-  std::size_t num_running() const { return running_.size(); }
-  std::size_t num_waiting() const { return line_.list().size(); }
+  std::size_t num_running() const { return running().size(); }
+  std::size_t num_waiting() const { return waiting().size(); }
   // For arrange(), counts and rates; add and remove sequences with the functions above.
   WaitingLine& line() { return line_; }
   const WaitingLine& line() const { return line_; }
-  std::uint64_t num_preemptions() const { return preemptions_; }
-  // Sums over all first admissions: prompt tokens looked up in the prefix cache, and found there.
-  std::uint64_t prefix_queries() const { return prefix_queries_; }
-  std::uint64_t prefix_hits() const { return prefix_hits_; }
+  std::uint64_t num_preemptions() const { return batch_.num_preemptions(); }
+  const PrefixReuse& prefixes() const { return prefixes_; }
 
  private:
-  using Plan = std::vector<ScheduledSequence>;
-
   void set_aside();
+  void count_paused();
   void plan_running(bool decoding);
   void admit();
-  std::int32_t reserve_for_admission(Sequence& sequence);
-  void find_prefix(Sequence& sequence);
-  void note_prefix(const Sequence& sequence);
-  void offer_prefix(Sequence& sequence, std::int64_t computed);
-  std::int32_t page_ids_of(const Sequence& sequence, std::int32_t rows) const;
-  std::int32_t rows_for(const Sequence& sequence) const;
-  bool reserve_or_preempt(Sequence& sequence, std::int64_t tokens);
-  void preempt(Sequence* victim);
-  void send_back(Sequence* sequence);
-  void take_rows(Sequence& sequence, std::int32_t rows);
-  void try_offer_prefix(Sequence& sequence, std::int64_t computed);
-  void give_up_admission(Sequence& sequence);
 
   BatchLimits limits_;
-  PagePool* pool_;
-  PrefixCache* prefixes_;
-  AdmissionGate* gate_ = nullptr;  // null: all may run
-  // Each has capacity for all sequences, so that moving one from list to list never allocates.
+  const PagePool* pool_;
+  PrefixReuse prefixes_;
+  Admission admission_;
+  // Line, batch and list of all have capacity for all sequences, so that moving one from one to
+  // another never allocates.
   WaitingLine line_;
-  std::vector<std::unique_ptr<Sequence>> running_;  // by arrival
-  std::vector<Sequence*> all_;                      // see all(); with the same capacity
-  Plan plan_;                                       // the step being planned
-  Sequence* stuck_ = nullptr;                       // see stuck()
-  std::size_t ending_ = 0;                          // running, with the last token in flight
-  bool any_aside_ = false;                          // at the last plan()
-  std::size_t held_ = 0;                            // running, with samples held back
-  bool waits_for_pages_ = false;                    // a running one skips this step
-  std::int32_t rows_left_ = 0;
-  std::int32_t logit_rows_left_ = 0;
-  std::int64_t page_ids_left_ = 0;
-  std::int64_t history_left_ = 0;
-  std::uint64_t preemptions_ = 0;
-  std::uint64_t prefix_queries_ = 0;
-  std::uint64_t prefix_hits_ = 0;
+  RunningBatch batch_;
+  std::vector<Sequence*> all_;  // see all()
+  StepDraft step_;
+  Sequence* stuck_ = nullptr;     // see stuck()
+  std::size_t ending_ = 0;        // running, with the last token in flight
+  std::size_t held_ = 0;          // running, with samples held back
+  bool any_aside_ = false;        // at the last plan()
+  bool waits_for_pages_ = false;  // a running one skips this step
 };
 
 }  // namespace tandem

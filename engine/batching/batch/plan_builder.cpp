@@ -9,16 +9,16 @@ namespace {
 // Continuation 0 uses the request's seed, so that n = 1 and the first of n agree; the others use
 // seeds that a 64-bit mixing step sends far apart (the finaliser of SplitMix64).
 std::uint64_t seed_of(const Sequence& sequence) {
-  if (sequence.index == 0) return sequence.context->seed;
+  if (sequence.index == 0) return sequence.context().seed;
   std::uint64_t z =
-      sequence.context->seed + 0x9e3779b97f4a7c15ULL * static_cast<std::uint64_t>(sequence.index);
+      sequence.context().seed + 0x9e3779b97f4a7c15ULL * static_cast<std::uint64_t>(sequence.index);
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
   return z ^ (z >> 31);
 }
 
 SampleRow row_of(const Sequence& sequence) {
-  const SamplingParams& params = sequence.context->request.sampling;
+  const SamplingParams& params = sequence.context().request.sampling;
   SampleRow row;
   row.temperature = static_cast<float>(params.temperature);
   row.top_p = static_cast<float>(params.top_p);
@@ -27,10 +27,10 @@ SampleRow row_of(const Sequence& sequence) {
   row.repetition_penalty = static_cast<float>(params.repetition_penalty);
   row.presence_penalty = static_cast<float>(params.presence_penalty);
   row.frequency_penalty = static_cast<float>(params.frequency_penalty);
-  row.num_logprobs = sequence.context->request.num_logprobs;
+  row.num_logprobs = sequence.context().request.num_logprobs;
   row.prompt_len = static_cast<std::int32_t>(sequence.prompt_len());
   row.seed = seed_of(sequence);
-  row.position = sequence.tokens.size();
+  row.position = sequence.tokens().size();
   return row;
 }
 
@@ -52,19 +52,19 @@ std::int32_t add_prompt_logprobs(const Sequence& sequence, std::int64_t end, Ste
   if (!sequence.wants_prompt_logprobs()) return 0;
   const std::int32_t before = count_of(plan.samples);
   const std::int64_t last = std::min(end, sequence.prompt_len() - 1);
-  for (std::int64_t p = std::max(sequence.computed, sequence.prompt_logprobs_asked); p < last;
+  for (std::int64_t p = std::max(sequence.computed(), sequence.prompt_logprobs_asked()); p < last;
        ++p) {
     SampleRow row;
-    row.forced_token = sequence.tokens[static_cast<std::size_t>(p + 1)];
-    row.num_logprobs = std::max(sequence.context->request.num_logprobs, 0);
-    plan.samples.push_back({static_cast<std::int32_t>(p - sequence.computed), row});
+    row.forced_token = sequence.tokens()[static_cast<std::size_t>(p + 1)];
+    row.num_logprobs = std::max(sequence.context().request.num_logprobs, 0);
+    plan.samples.push_back({static_cast<std::int32_t>(p - sequence.computed()), row});
   }
   return count_of(plan.samples) - before;
 }
 
 void add_next_token(const Sequence& sequence, std::int32_t row_in_entry,
                     std::span<const TokenId> eos_token_ids, StepPlan& plan) {
-  const GenerationRequest& request = sequence.context->request;
+  const GenerationRequest& request = sequence.context().request;
   SampleRow row = row_of(sequence);
   row.bias = count_of(plan.biases);
   for (const auto& [token, bias] : request.sampling.logit_bias) {
@@ -81,7 +81,7 @@ void add_next_token(const Sequence& sequence, std::int32_t row_in_entry,
   }
   row.num_biases = count_of(plan.biases) - row.bias;
   if (request.sampling.has_penalty()) {
-    const StepPlan::Range history = append(plan.history, sequence.tokens);
+    const StepPlan::Range history = append(plan.history, sequence.tokens());
     row.history = history.first;
     row.history_len = history.count;
   }
@@ -97,16 +97,17 @@ void build_plan(std::span<const ScheduledSequence> scheduled,
   plan.clear();
   entries.clear();
   for (const auto& [sequence, num_tokens] : scheduled) {
-    const std::int64_t end = sequence->computed + num_tokens;
-    const bool samples_next = end == static_cast<std::int64_t>(sequence->tokens.size());
-    const AdapterLease& adapter = sequence->context->adapter;
+    const std::int64_t computed = sequence->computed();
+    const std::int64_t end = computed + num_tokens;
+    const bool samples_next = end == sequence->num_tokens();
+    const AdapterLease& adapter = sequence->context().adapter;
     StepPlan::Entry& entry = plan.entries.emplace_back();
     entry.id = sequence->arrival;
-    entry.start = sequence->computed;
-    entry.tokens = append(plan.tokens, std::span(sequence->tokens)
-                                           .subspan(static_cast<std::size_t>(sequence->computed),
+    entry.start = computed;
+    entry.tokens = append(plan.tokens, std::span(sequence->tokens())
+                                           .subspan(static_cast<std::size_t>(computed),
                                                     static_cast<std::size_t>(num_tokens)));
-    entry.pages = append(plan.pages, sequence->table.pages());
+    entry.pages = append(plan.pages, sequence->pages.ids());
     if (adapter != nullptr) entry.adapter = tier.slot(*adapter);
     entry.samples.first = count_of(plan.samples);
     const std::int32_t prompt_logprobs = add_prompt_logprobs(*sequence, end, plan);
@@ -116,13 +117,12 @@ void build_plan(std::span<const ScheduledSequence> scheduled,
     PlannedEntry& planned = entries.emplace_back();
     planned.sequence = sequence;
     planned.samples = entry.samples;
-    planned.next_token = samples_next ? static_cast<std::int64_t>(sequence->tokens.size()) : -1;
-    planned.replays = sequence->replays;
+    planned.next_token = samples_next ? sequence->num_tokens() : -1;
+    planned.replays = sequence->replays();
     planned.slot = entry.adapter.slot;
     if (adapter != nullptr) planned.proof = tier.proof(*adapter);
     if (samples_next) planned.mask = plan.samples.back().how.mask;
-    sequence->advance(num_tokens, prompt_logprobs, entry.samples.first + prompt_logprobs);
-    ++sequence->steps_in_flight;
+    sequence->enter_step(num_tokens, prompt_logprobs, entry.samples.first + prompt_logprobs);
   }
 }
 

@@ -17,14 +17,17 @@ struct PlannedEntry {
   Sequence* sequence = nullptr;
   StepPlan::Range samples;       // log probabilities of the prompt, then the next token if any
   std::int64_t next_token = -1;  // its index in Sequence::tokens; -1: none is sampled
-  std::uint32_t replays = 0;     // Sequence::replays then; if it has changed, this is void
+  std::uint32_t replays = 0;     // Sequence::replays then
   SlotId slot;                   // of its adapter
   AdapterProof proof;            // of the copy in the slot, which the step uses
   std::int32_t mask = -1;        // of the next token; -1: none
+
+  // True if its results no longer count.
+  bool is_void() const { return sequence->has_voided(replays); }
 };
 
-// Fills in both outputs, in the order of `scheduled`, and advances the sequences: their next tokens
-// are placeholders from now on. The adapters must be on the device or loading.
+// Fills in both outputs, in the order of `scheduled`, and lets the sequences enter the step: their
+// next tokens are placeholders from now on. The adapters must be on the device or loading.
 void build_plan(std::span<const ScheduledSequence> scheduled,
                 std::span<const TokenId> eos_token_ids, const DeviceTier& tier, StepPlan& plan,
                 std::vector<PlannedEntry>& entries);

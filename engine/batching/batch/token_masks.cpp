@@ -9,9 +9,9 @@ namespace {
 
 // The output before the token at index `end`: known tokens, then those that are held back.
 std::vector<TokenId> output_before(const Sequence& sequence, std::int64_t end) {
-  std::vector<TokenId> output(sequence.tokens.begin() + sequence.prompt_len(),
-                              sequence.tokens.begin() + sequence.known_len());
-  for (const HeldSamples& held : sequence.held) {
+  std::vector<TokenId> output(sequence.tokens().begin() + sequence.prompt_len(),
+                              sequence.tokens().begin() + sequence.known_len());
+  for (const HeldSamples& held : sequence.held()) {
     if (held.next_token >= 0 && held.next_token < end) output.push_back(held.samples.back().token);
   }
   return output;
@@ -30,14 +30,11 @@ FoundEnding ending_of(const Result<TokenFilter::Outlook>& outlook, std::int64_t 
 
 void fill_masks(std::span<const PlannedEntry> entries, std::int64_t words,
                 std::span<std::uint32_t> masks, MaskThread& thread) {
-  const auto is_void = [](const PlannedEntry& entry) {
-    return entry.sequence->ended || entry.replays != entry.sequence->replays;
-  };
   std::vector<MaskTask> tasks;
   for (const PlannedEntry& entry : entries) {
-    if (entry.mask < 0 || is_void(entry) || entry.sequence->filter->is_abandoned()) continue;
+    if (entry.mask < 0 || entry.is_void() || entry.sequence->filter->is_abandoned()) continue;
     const Sequence& sequence = *entry.sequence;
-    const GenerationRequest& request = sequence.context->request;
+    const GenerationRequest& request = sequence.context().request;
     const std::int64_t length = entry.next_token - sequence.prompt_len();
     tasks.push_back({.filter = sequence.filter,
                      .output = output_before(sequence, entry.next_token),
@@ -53,12 +50,12 @@ void fill_masks(std::span<const PlannedEntry> entries, std::int64_t words,
     Sequence& sequence = *entry.sequence;
     bool is_masked = false;
     if (task != tasks.end() && task->filter == sequence.filter) {
-      sequence.ending = ending_of(task->outlook, entry.next_token);
-      is_masked = sequence.ending.at < 0;
+      sequence.find_ending(ending_of(task->outlook, entry.next_token));
+      is_masked = sequence.ending().at < 0;
       if (is_masked) std::copy(task->mask.begin(), task->mask.end(), mask.begin());
       ++task;
-    } else if (!is_void(entry)) {  // an earlier step gave up its mask
-      sequence.ending = ending_of(TokenFilter::too_costly(), entry.next_token);
+    } else if (!entry.is_void()) {  // an earlier step gave up its mask
+      sequence.find_ending(ending_of(TokenFilter::too_costly(), entry.next_token));
     }
     if (!is_masked) std::fill(mask.begin(), mask.end(), ~0U);
   }

@@ -20,14 +20,14 @@ std::uint64_t adapter_number(const AdapterLease& adapter) {
 // True if no step has computed anything of its request, so that the client may still be asked to
 // retry.
 bool has_not_begun(const Sequence& sequence) {
-  return !sequence.admitted && !sequence.context->first_scheduled;
+  return !sequence.has_begun() && !sequence.context().first_scheduled;
 }
 
 }  // namespace
 
 bool goes_before(const Sequence& a, const Sequence& b) {
-  return std::tuple(a.turn, a.entry.priority, a.arrival) <
-         std::tuple(b.turn, b.entry.priority, b.arrival);
+  return std::tuple(a.place.turn(), a.place.entry().priority, a.arrival) <
+         std::tuple(b.place.turn(), b.place.entry().priority, b.arrival);
 }
 
 WaitingLine::WaitingLine(const LineOptions& options)
@@ -44,33 +44,35 @@ void WaitingLine::reserve(std::size_t count) {
 }
 
 void WaitingLine::add(std::unique_ptr<Sequence> sequence) {
-  const GenerationRequest& request = sequence->context->request;
-  QueueEntry& entry = sequence->entry;
+  const GenerationRequest& request = sequence->context().request;
+  QueueEntry& entry = sequence->place.entry_;
   entry.priority = options_.by_priority ? request.priority : 0;
   entry.arrival = sequence->arrival;
-  entry.adapter = adapter_number(sequence->context->adapter);
+  entry.adapter = adapter_number(sequence->context().adapter);
   entry.prompt_tokens = sequence->left_to_compute();
   // A continued output had its first token elsewhere.
   entry.has_deadline =
       options_.early_abort && request.ttft_deadline_s > 0 && request.before.empty();
   if (options_.fair) {
-    sequence->stay = TenantStay(share_, request.tenant);
-    entry.tenant = sequence->stay.tenant();
+    sequence->place.stay_ = TenantStay(share_, request.tenant);
+    entry.tenant = sequence->place.stay_.tenant();
   }
-  sequence->turn = has_turns_ ? kNoTurnYet : 0;
+  sequence->place.turn_ = has_turns_ ? kNoTurnYet : 0;
   reserve(list_.size() + 1);
   abort_.came();
+  sequence->enter_line();
   insert(std::move(sequence));
 }
 
 void WaitingLine::put_back(std::unique_ptr<Sequence> sequence) noexcept {
-  sequence->turn = 0;  // before all sequences that have a place
+  sequence->send_back();
+  sequence->place.turn_ = 0;  // before all sequences with turns
   insert(std::move(sequence));
 }
 
 void WaitingLine::insert(std::unique_ptr<Sequence> sequence) noexcept {
   is_arranged_ = false;
-  if (sequence->entry.has_deadline && has_not_begun(*sequence)) ++deadlines_;
+  if (sequence->place.entry_.has_deadline && has_not_begun(*sequence)) ++deadlines_;
   const auto at =
       std::upper_bound(list_.begin(), list_.end(), sequence,
                        [](const auto& a, const auto& b) { return goes_before(*a, *b); });
@@ -86,9 +88,10 @@ std::unique_ptr<Sequence> WaitingLine::take(Sequences::iterator at) noexcept {
 
 std::unique_ptr<Sequence> WaitingLine::admit(std::size_t place) noexcept {
   std::unique_ptr<Sequence> sequence = take(list_.begin() + static_cast<std::ptrdiff_t>(place));
-  QueueEntry& entry = sequence->entry;
+  sequence->admit();
+  QueueEntry& entry = sequence->place.entry_;
   if (has_turns_) {
-    for (const auto& each : list_) QueueOrder::count_passed_over(entry, each->entry);
+    for (const auto& each : list_) QueueOrder::count_passed_over(entry, each->place.entry_);
   }
   if (std::exchange(entry.begun, true)) return sequence;
   abort_.was_admitted();
@@ -104,7 +107,7 @@ std::unique_ptr<Sequence> WaitingLine::remove(const Sequence* sequence) noexcept
 
 // Needed only after arrange() gave places: otherwise the line is always by priority and arrival.
 void WaitingLine::order_plainly() {
-  for (const auto& each : list_) each->turn = 0;
+  for (const auto& each : list_) each->place.turn_ = 0;
   std::sort(list_.begin(), list_.end(),
             [](const auto& a, const auto& b) { return goes_before(*a, *b); });
   has_turns_ = false;
@@ -118,15 +121,15 @@ void WaitingLine::arrange(std::span<const std::unique_ptr<Sequence>> running) {
     return;
   }
   entries_.clear();
-  for (const auto& each : list_) entries_.push_back(&each->entry);
+  for (const auto& each : list_) entries_.push_back(&each->place.entry_);
   in_batch_.clear();
   if (options_.adapter_clusters > 0) {
-    for (const auto& each : running) in_batch_.push_back(each->entry.adapter);
+    for (const auto& each : running) in_batch_.push_back(each->place.entry_.adapter);
   }
   const std::vector<std::uint32_t>& places = order_.arrange(entries_, in_batch_, overloaded);
   std::uint32_t turn = 0;
   for (const std::uint32_t place : places) {
-    list_[place]->turn = ++turn;
+    list_[place]->place.turn_ = ++turn;
     arranging_.push_back(std::move(list_[place]));
   }
   list_.swap(arranging_);
@@ -147,9 +150,9 @@ const std::vector<Sequence*>& WaitingLine::late(TimePoint now, bool idle) {
   if (deadlines_ == 0) return late_;
   deadlines_ = 0;  // counted again, as a sibling's first step ends the deadline of the others
   for (const auto& each : list_) {
-    if (!each->entry.has_deadline || !has_not_begun(*each)) continue;
+    if (!each->place.entry_.has_deadline || !has_not_begun(*each)) continue;
     ++deadlines_;
-    const RequestContext& context = *each->context;
+    const RequestContext& context = each->context();
     const EarlyAbort::Lateness lateness =
         abort_.lateness(seconds_between(context.submitted, now), context.request.ttft_deadline_s,
                         each->left_to_compute(), idle);

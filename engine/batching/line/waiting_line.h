@@ -3,7 +3,7 @@
 //
 // By default the line is kept in the order of priority and arrival. With fairness, clusters or
 // overload it is arranged before each step (scheduler/planning/queue/queue_order.h), and
-// Sequence::turn has the order. goes_before() is right in both cases.
+// PlaceInLine::turn has the order. goes_before() is right in both cases.
 //
 // Only the engine thread may use it. add() and arrange() throw if memory runs out: a sequence that
 // was to be added is destroyed. The other functions do not allocate, if reserve() was called.

@@ -61,16 +61,16 @@ class Simulation {
       EXPECT_TRUE(seen.insert(sequence).second) << "planned twice";
       EXPECT_GT(num_tokens, 0);
       EXPECT_LE(num_tokens, sequence->left_to_compute());
-      EXPECT_LE(pool_.shape().pages_for(sequence->computed + num_tokens),
-                static_cast<std::int32_t>(sequence->table.pages().size()));
+      EXPECT_LE(pool_.shape().pages_for(sequence->computed() + num_tokens),
+                static_cast<std::int32_t>(sequence->pages.ids().size()));
       rows += num_tokens;
     }
     EXPECT_LE(rows, limits_.max_num_batched_tokens);
     EXPECT_LE(scheduler_.num_running(), static_cast<std::size_t>(limits_.max_num_seqs));
     for (const auto& [sequence, num_tokens] : plan) {
-      auto& begun = sequence->context->first_scheduled;
+      auto& begun = sequence->context().first_scheduled;
       if (!begun) begun = clock.now();
-      sequence->admitted = true;
+      if (!sequence->has_begun()) sequence->begin();
     }
     clock.advance(step_time);
     for (const auto& [sequence, num_tokens] : plan) play(*sequence, num_tokens);
@@ -102,22 +102,23 @@ class Simulation {
   void play(Sequence& sequence, std::int32_t num_tokens) {
     std::int64_t scored = 0;
     if (sequence.wants_prompt_logprobs()) {
-      const std::int64_t end = std::min(sequence.computed + num_tokens, sequence.prompt_len() - 1);
+      const std::int64_t end =
+          std::min(sequence.computed() + num_tokens, sequence.prompt_len() - 1);
       scored = std::max<std::int64_t>(
-          end - std::max(sequence.computed, sequence.prompt_logprobs_asked), 0);
+          end - std::max(sequence.computed(), sequence.prompt_logprobs_asked()), 0);
     }
-    sequence.advance(num_tokens, static_cast<std::int32_t>(scored), 0);
-    if (sequence.pending == 0) return;
-    sequence.tokens.back() = 6;
-    sequence.pending = 0;
-    RequestContext& context = *sequence.context;
+    sequence.enter_step(num_tokens, static_cast<std::int32_t>(scored), 0);
+    sequence.leave_step();
+    if (sequence.pending() == 0) return;
+    sequence.learn(sequence.known_len(), 6);
+    RequestContext& context = sequence.context();
     if (!context.first_token) {
       context.first_token = clock.now();
       first_tokens_.push_back(seconds_between(context.submitted, clock.now()));
       scheduler_.line().saw_prefill(seconds_between(*context.first_scheduled, clock.now()),
                                     sequence.prompt_len());
     }
-    if (sequence.output_len() < sequence.context->request.max_tokens) return;
+    if (sequence.output_len() < sequence.context().request.max_tokens) return;
     finished_.push_back(sequence.arrival);
     (void)scheduler_.remove(&sequence);
   }
@@ -142,7 +143,7 @@ TEST(ContinuousBatcher, PlansNothingWhenThereIsNothing) {
 
 class OpenGate final : public AdmissionGate {
  public:
-  bool enter(const Sequence&) override { return true; }
+  bool enter(Sequence&) override { return true; }
   void leave(const Sequence&) override {}
   bool is_waiting() const override { return false; }
 };
@@ -189,8 +190,7 @@ TEST(ContinuousBatcher, ScoresThePromptOnceThoughThePreemptedSequenceIsComputedA
   EXPECT_TRUE(sequence->wants_prompt_logprobs());
   simulation.step();
   ASSERT_EQ(sequence->output_len(), 1);
-  sequence->table.clear();
-  sequence->computed = 0;
+  sequence->pages.free();
   EXPECT_FALSE(sequence->wants_prompt_logprobs());
 }
 
@@ -222,8 +222,8 @@ TEST(ContinuousBatcher, PreemptsTheNewestWhenPagesRunOut) {
   simulation.step();
   Sequence* newer = simulation.add(7, 16);
   while (simulation.scheduler().num_preemptions() == 0) ASSERT_FALSE(simulation.step().empty());
-  EXPECT_EQ(newer->computed, 0);
-  EXPECT_TRUE(newer->table.pages().empty());
+  EXPECT_EQ(newer->computed(), 0);
+  EXPECT_TRUE(newer->pages.ids().empty());
   EXPECT_EQ(simulation.scheduler().num_waiting(), 1U);
   while (!simulation.step().empty()) {
   }

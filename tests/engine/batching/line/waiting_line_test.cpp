@@ -69,7 +69,7 @@ TEST_F(WaitingLineTest, IsByPriorityAndArrivalUnlessToldOtherwise) {
   EXPECT_THAT(order(line), ElementsAre(3, 2, 1, 4));
   line.put_back(std::move(first));
   EXPECT_THAT(order(line), ElementsAre(3, 0, 2, 1, 4));
-  for (const auto& each : line.list()) EXPECT_EQ(each->turn, 0U);
+  for (const auto& each : line.list()) EXPECT_EQ(each->place.turn(), 0U);
 }
 
 TEST_F(WaitingLineTest, LetsPrioritiesCountForNothingIfToldSo) {
@@ -111,10 +111,10 @@ TEST_F(WaitingLineTest, GivesNothingUpThatHasBegunHereOrElsewhere) {
   WaitingLine line({});
   add(line, {.deadline_s = 1});
   auto continued = make({.deadline_s = 1});
-  continued->context->request.before.push_back({.tokens = {1, 2}});
+  continued->context().request.before.push_back({.tokens = {1, 2}});
   line.add(std::move(continued));
   std::unique_ptr<Sequence> begun = line.admit(0);
-  begun->context->first_scheduled = clock_.now();
+  begun->context().first_scheduled = clock_.now();
   line.put_back(std::move(begun));
   clock_.advance(std::chrono::seconds(9));
   EXPECT_THAT(late(line), ElementsAre());
@@ -154,7 +154,7 @@ TEST_F(WaitingLineTest, TakesTheNewestWithADeadlineFirstWhileItIsOverloadedAndNo
   add(line, {.deadline_s = 100});
   add(line, {});
   EXPECT_THAT(order(line), ElementsAre(8, 11, 12));
-  for (const auto& each : line.list()) EXPECT_EQ(each->turn, 0U);
+  for (const auto& each : line.list()) EXPECT_EQ(each->place.turn(), 0U);
 }
 
 TEST_F(WaitingLineTest, LetsOneRequestOfATenantPassFiftyOfAnother) {
@@ -166,7 +166,7 @@ TEST_F(WaitingLineTest, LetsOneRequestOfATenantPassFiftyOfAnother) {
   // Once the busy tenant has been served, the other goes first.
   std::unique_ptr<Sequence> running = line.admit(0);
   EXPECT_EQ(order(line)[0], 50U);
-  EXPECT_DOUBLE_EQ(running->entry.tenant->service, 10);
+  EXPECT_DOUBLE_EQ(running->place.entry().tenant->service, 10);
 }
 
 TEST_F(WaitingLineTest, ChargesAPromptOnceAndForgetsWhoIsGone) {
@@ -175,7 +175,7 @@ TEST_F(WaitingLineTest, ChargesAPromptOnceAndForgetsWhoIsGone) {
   std::unique_ptr<Sequence> running = line.admit(0);
   line.put_back(std::move(running));
   running = line.admit(0);
-  EXPECT_DOUBLE_EQ(running->entry.tenant->service, 10);
+  EXPECT_DOUBLE_EQ(running->place.entry().tenant->service, 10);
   EXPECT_EQ(line.counts().tenants, 1U);
   running.reset();
   EXPECT_EQ(line.counts().tenants, 0U);

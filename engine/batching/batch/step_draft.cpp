@@ -1,0 +1,82 @@
+#include "engine/batching/batch/step_draft.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace tandem {
+namespace {
+
+// The rows of this chunk that need logits: all prompt rows if log probabilities are wanted, else
+// only the last row of the last chunk.
+std::int64_t logit_rows_of(const Sequence& sequence, std::int64_t rows) {
+  if (sequence.wants_prompt_logprobs()) return rows;
+  return rows == sequence.left_to_compute() ? 1 : 0;
+}
+
+// The number of tokens that its sampling uses after this chunk.
+std::int64_t history_of(const Sequence& sequence, std::int64_t rows) {
+  if (rows < sequence.left_to_compute()) return 0;
+  return sequence.context().request.sampling.has_penalty() ? sequence.num_tokens() : 0;
+}
+
+}  // namespace
+
+StepDraft::StepDraft(const BatchLimits& limits, const PagePool& pool)
+    : limits_(limits), pool_(&pool) {
+  entries_.reserve(static_cast<std::size_t>(limits.max_num_seqs));
+  clear();
+}
+
+void StepDraft::clear() {
+  entries_.clear();
+  left_ = {.rows = limits_.max_num_batched_tokens,
+           .logit_rows = limits_.max_logit_rows,
+           .page_ids = limits_.max_page_ids,
+           .history = limits_.max_history};
+}
+
+StepDraft::Share StepDraft::share_of(const Sequence& sequence, std::int32_t rows) const {
+  return {.rows = rows,
+          .logit_rows = logit_rows_of(sequence, rows),
+          .page_ids = pool_->shape().pages_for(sequence.computed() + rows),
+          .history = history_of(sequence, rows)};
+}
+
+std::int32_t StepDraft::rows_for(const Sequence& sequence) const {
+  std::int64_t rows = std::min(sequence.left_to_compute(), left_.rows);
+  const bool prefill = sequence.left_to_compute() > 1;
+  if (prefill && limits_.max_prefill_chunk > 0) {
+    rows = std::min<std::int64_t>(rows, limits_.max_prefill_chunk);
+  }
+  if (sequence.wants_prompt_logprobs()) {
+    // All of these rows need logits, and the decoding sequences have theirs already.
+    rows = std::min(rows, left_.logit_rows);
+  } else if (rows == sequence.left_to_compute() && left_.logit_rows == 0) {
+    rows -= 1;  // all but the last row, which would need logits
+  }
+  if (history_of(sequence, rows) > left_.history) rows -= 1;
+  if (pool_->shape().pages_for(sequence.computed() + rows) > left_.page_ids) return 0;
+  return static_cast<std::int32_t>(rows);
+}
+
+void StepDraft::add(Sequence& sequence, std::int32_t rows) {
+  const Share share = share_of(sequence, rows);
+  entries_.push_back({&sequence, rows});
+  left_.rows -= share.rows;
+  left_.logit_rows -= share.logit_rows;
+  left_.page_ids -= share.page_ids;
+  left_.history -= share.history;
+}
+
+void StepDraft::drop(const Sequence& sequence) {
+  const auto at = std::ranges::find(entries_, &sequence, &ScheduledSequence::sequence);
+  if (at == entries_.end()) return;
+  const Share share = share_of(sequence, at->num_tokens);
+  left_.rows += share.rows;
+  left_.logit_rows += share.logit_rows;
+  left_.page_ids += share.page_ids;
+  left_.history += share.history;
+  entries_.erase(at);
+}
+
+}  // namespace tandem

@@ -1,0 +1,62 @@
+// The step that is being planned: its sequences so far, and what is left of a step's limits.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/batching/line/sequence.h"
+#include "engine/memory/page_pool.h"
+
+namespace tandem {
+
+struct BatchLimits {
+  std::int32_t max_num_seqs = 0;
+  std::int32_t max_num_batched_tokens = 0;
+  std::int32_t max_prefill_chunk = 0;  // most prompt tokens of a sequence in a step; 0: no limit
+  std::int32_t max_logit_rows = 0;     // rows with logits in a step; >= max_num_seqs
+  // Tokens in a step of the sampled sequences with penalties; at least the longest context.
+  std::int64_t max_history = std::int64_t{1} << 20;
+  // Page ids in a step, over all its sequences: may exceed the number of pages, as sequences share
+  // them. At least those of one sequence with the longest context.
+  std::int64_t max_page_ids = std::int64_t{1} << 30;
+};
+
+struct ScheduledSequence {
+  Sequence* sequence;
+  std::int32_t num_tokens;  // its next tokens: tokens[computed .. computed + num_tokens)
+};
+
+class StepDraft {
+ public:
+  // The pool outlives it. add() does not allocate for up to max_num_seqs sequences.
+  StepDraft(const BatchLimits& limits, const PagePool& pool);
+
+  // Starts another step.
+  void clear();
+  // The number of the next tokens of a sequence that there is room for in this step; 0: none.
+  std::int32_t rows_for(const Sequence& sequence) const;
+  // Adds that many of its tokens. Requires that they have pages.
+  void add(Sequence& sequence, std::int32_t rows);
+  // Takes a sequence out again, if it is in.
+  void drop(const Sequence& sequence);
+
+  bool has_rows_left() const { return left_.rows > 0; }
+  const std::vector<ScheduledSequence>& entries() const { return entries_; }
+
+ private:
+  // What rows of a sequence take from the limits of the same names.
+  struct Share {
+    std::int64_t rows = 0;
+    std::int64_t logit_rows = 0;
+    std::int64_t page_ids = 0;
+    std::int64_t history = 0;
+  };
+  Share share_of(const Sequence& sequence, std::int32_t rows) const;
+
+  BatchLimits limits_;
+  const PagePool* pool_;
+  std::vector<ScheduledSequence> entries_;
+  Share left_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,55 @@
+// The pages of one sequence, and how many of its tokens have their keys and values in them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/ids/token_id.h"
+#include "engine/memory/block_table.h"
+#include "engine/memory/prefix_cache.h"
+
+namespace tandem {
+
+// Empty while the sequence waits. If there is no memory, reserve(), find() and offer() throw, as
+// BlockTable and PrefixCache do.
+class SequencePages {
+ public:
+  explicit SequencePages(PagePool& pool) : table_(pool) {}
+
+  std::span<const PageId> ids() const { return table_.pages(); }
+  // Leading tokens whose keys and values are in the pages, or will be after the enqueued steps.
+  std::int64_t computed() const { return computed_; }
+
+  // Makes room for `tokens` tokens in total. All or nothing: false if there are too few pages.
+  [[nodiscard]] bool reserve(std::int64_t tokens) { return table_.reserve(tokens); }
+  // Starts with the cached pages of the longest prefix of `tokens`. Requires that it is empty.
+  void find(PrefixCache& cache, const std::string& digest, std::span<const TokenId> tokens) {
+    computed_ = cache.enter(prefix_, digest, tokens, table_);
+  }
+  // Offers the whole pages of `tokens`, its leading tokens that are computed or planned to be.
+  void offer(PrefixCache& cache, std::span<const TokenId> tokens) {
+    cache.extend(prefix_, tokens, computed_, table_);
+  }
+  void advance(std::int64_t tokens) { computed_ += tokens; }
+
+  // Frees all pages; what was offered may be found again.
+  void free() {
+    table_.clear();
+    prefix_.clear();
+    computed_ = 0;
+  }
+  // Likewise, as if the prefix had never been looked for.
+  void give_back() {
+    table_.clear();
+    prefix_.take_back();
+    computed_ = 0;
+  }
+
+ private:
+  BlockTable table_;
+  PrefixCache::Position prefix_;  // entered while it runs, if there is a prefix cache
+  std::int64_t computed_ = 0;
+};
+
+}  // namespace tandem
