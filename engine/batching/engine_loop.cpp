@@ -389,7 +389,7 @@ void EngineLoop::replay(const ServedAdapter& adapter) {
   for (Sequence* sequence : scheduler_.all()) {
     const AdapterLease& its = sequence->context().adapter;
     if (its == nullptr || its->contents().digest != digest) continue;
-    // A waiting sequence that was never admitted has no results.
+    // A sequence that has not begun has no results.
     if (!sequence->has_begun()) continue;
     scheduler_.replay(sequence);
     ++counts_.replays;

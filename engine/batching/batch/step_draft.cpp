@@ -35,13 +35,6 @@ void StepDraft::clear() {
            .history = limits_.max_history};
 }
 
-StepDraft::Share StepDraft::share_of(const Sequence& sequence, std::int32_t rows) const {
-  return {.rows = rows,
-          .logit_rows = logit_rows_of(sequence, rows),
-          .page_ids = pool_->shape().pages_for(sequence.computed() + rows),
-          .history = history_of(sequence, rows)};
-}
-
 std::int32_t StepDraft::rows_for(const Sequence& sequence) const {
   std::int64_t rows = std::min(sequence.left_to_compute(), left_.rows);
   const bool prefill = sequence.left_to_compute() > 1;
@@ -60,23 +53,22 @@ std::int32_t StepDraft::rows_for(const Sequence& sequence) const {
 }
 
 void StepDraft::add(Sequence& sequence, std::int32_t rows) {
-  const Share share = share_of(sequence, rows);
   entries_.push_back({&sequence, rows});
-  left_.rows -= share.rows;
-  left_.logit_rows -= share.logit_rows;
-  left_.page_ids -= share.page_ids;
-  left_.history -= share.history;
+  charge(sequence, rows, 1);
 }
 
 void StepDraft::drop(const Sequence& sequence) {
   const auto at = std::ranges::find(entries_, &sequence, &ScheduledSequence::sequence);
   if (at == entries_.end()) return;
-  const Share share = share_of(sequence, at->num_tokens);
-  left_.rows += share.rows;
-  left_.logit_rows += share.logit_rows;
-  left_.page_ids += share.page_ids;
-  left_.history += share.history;
+  charge(sequence, at->num_tokens, -1);
   entries_.erase(at);
+}
+
+void StepDraft::charge(const Sequence& sequence, std::int32_t rows, int times) {
+  left_.rows -= times * rows;
+  left_.logit_rows -= times * logit_rows_of(sequence, rows);
+  left_.page_ids -= times * pool_->shape().pages_for(sequence.computed() + rows);
+  left_.history -= times * history_of(sequence, rows);
 }
 
 }  // namespace tandem

@@ -44,19 +44,18 @@ class StepDraft {
   const std::vector<ScheduledSequence>& entries() const { return entries_; }
 
  private:
-  // What rows of a sequence take from the limits of the same names.
-  struct Share {
-    std::int64_t rows = 0;
-    std::int64_t logit_rows = 0;
-    std::int64_t page_ids = 0;
-    std::int64_t history = 0;
-  };
-  Share share_of(const Sequence& sequence, std::int32_t rows) const;
+  // Takes what these rows need from what is left (`times` 1), or gives it back (-1).
+  void charge(const Sequence& sequence, std::int32_t rows, int times);
 
   BatchLimits limits_;
   const PagePool* pool_;
   std::vector<ScheduledSequence> entries_;
-  Share left_;
+  struct {
+    std::int64_t rows = 0;
+    std::int64_t logit_rows = 0;
+    std::int64_t page_ids = 0;
+    std::int64_t history = 0;
+  } left_;  // of the limits of the same names
 };
 
 }  // namespace tandem

@@ -52,16 +52,6 @@ void Sequence::learn(std::int64_t at, TokenId token) {
   --pending_;
 }
 
-void Sequence::enter_step(std::int32_t count, std::int32_t prompt_logprobs,
-                          std::int32_t next_sample) {
-  ++steps_in_flight_;
-  pages.advance(count);
-  prompt_logprobs_asked_ += prompt_logprobs;
-  if (left_to_compute() > 0) return;
-  tokens_.push_back(-1 - next_sample);
-  ++pending_;
-}
-
 void Sequence::drop_results() {
   tokens_.resize(static_cast<std::size_t>(known_len()));
   pending_ = 0;

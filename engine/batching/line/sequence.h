@@ -131,7 +131,14 @@ class Sequence {
 
   // Called when a step with its next `count` tokens, `prompt_logprobs` of them scored, is enqueued.
   // If these are its last tokens, the next token is sample number `next_sample` of the step.
-  void enter_step(std::int32_t count, std::int32_t prompt_logprobs, std::int32_t next_sample);
+  void enter_step(std::int32_t count, std::int32_t prompt_logprobs, std::int32_t next_sample) {
+    ++steps_in_flight_;
+    pages.advance(count);
+    prompt_logprobs_asked_ += prompt_logprobs;
+    if (left_to_compute() > 0) return;
+    tokens_.push_back(-1 - next_sample);
+    ++pending_;
+  }
   // Called when a step with rows of it has ended.
   void leave_step() { --steps_in_flight_; }
   bool is_in_flight() const { return steps_in_flight_ > 0; }
