@@ -53,7 +53,7 @@ void check_args(const RmsNormArgs& args) {
 
 void check_args(const GemmArgs& args) {
   is_matrix(args.x);
-  TANDEM_CHECK(args.w.format == WeightFormat::dense, "no device computes weights of format '{}'",
+  TANDEM_CHECK(args.w.format == WeightFormat::dense, "weights of format '{}', loaded all the same",
                to_string(args.w.format));
   const TensorView& w = args.w.data;
   is_matrix(w);

@@ -20,6 +20,7 @@
 #include "base/tensor.h"
 #include "gpu/communicator.h"
 #include "gpu/ops.h"
+#include "gpu/weight.h"
 
 namespace tandem {
 
@@ -187,6 +188,11 @@ class Device {
   // outlive. Operations may read and write it at the same address (mailboxes).
   virtual Result<Buffer> pin(std::byte* data, std::size_t bytes, std::string_view purpose) = 0;
   virtual std::size_t free_bytes() const = 0;  // free memory of the device itself, now
+  // The formats of weights that its streams multiply by (GemmArgs::w).
+  virtual std::span<const WeightFormat> weight_formats() const {
+    static constexpr WeightFormat kDense[] = {WeightFormat::dense};
+    return kDense;
+  }
   virtual Result<std::unique_ptr<Stream>> create_stream(std::string_view name) = 0;
   virtual std::unique_ptr<Event> create_event() = 0;
   // Like create_event(), but with the device's time; recording it costs the stream more.

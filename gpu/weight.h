@@ -9,8 +9,8 @@
 namespace tandem {
 
 // The encoding of a matrix's numbers. A new format is added here, in a checkpoint reader
-// (engine/model/weights) and in the devices that compute it; on other devices check_args() rejects
-// it by name.
+// (engine/model/weights) and in the devices that compute it (Device::weight_formats); other devices
+// load no model that has it.
 enum class WeightFormat : std::uint8_t {
   dense,  // numbers of the compute dtype, contiguous
 };
@@ -29,7 +29,6 @@ struct Weight {
   TensorView offsets;      // subtracted from the numbers before that
   std::int32_t group = 0;  // columns that share a scale; 0: no groups
 
-  bool is_absent() const { return data.rank == 0; }
   std::int64_t rows() const { return data.rows(); }
   std::int64_t cols() const { return data.cols(); }
 };

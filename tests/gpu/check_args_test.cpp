@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-TEST(CheckArgsDeathTest, NamesAFormatOfWeightsThatNoDeviceComputes) {
+TEST(CheckArgsDeathTest, RefuseAFormatOfWeightsThatLoadingShouldHaveRefused) {
   std::array<float, 16> numbers = {};
   const TensorView matrix(numbers.data(), DType::f32, {4, 4});
   GemmArgs args{matrix, matrix, {}, matrix};

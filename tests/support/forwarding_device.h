@@ -28,6 +28,7 @@ class ForwardingDevice : public Device {
     return inner_->pin(data, bytes, purpose);
   }
   std::size_t free_bytes() const override { return inner_->free_bytes(); }
+  std::span<const WeightFormat> weight_formats() const override { return inner_->weight_formats(); }
   Result<std::unique_ptr<Stream>> create_stream(std::string_view name) override {
     return inner_->create_stream(name);
   }

@@ -1,10 +1,15 @@
 #include "engine/model/weights/model_weights.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
+#include <span>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 namespace tandem {
 namespace {
@@ -79,6 +84,24 @@ Status read_through_staging(const WeightSource& source, const std::vector<Weight
   return stream->synchronize();
 }
 
+// Refuses weights of a format that the device does not compute, before any is read.
+Status check_formats(const WeightLayout& layout, const Device& device) {
+  const std::span<const WeightFormat> computed = device.weight_formats();
+  const auto check = [&](const Weight& weight) -> Status {
+    if (std::ranges::find(computed, weight.format) != computed.end()) return {};
+    std::vector<std::string_view> names;
+    for (const WeightFormat format : computed) names.push_back(to_string(format));
+    return invalid("{} does not compute weights of format '{}'; take a checkpoint of these: {}",
+                   device.info().name, to_string(weight.format), fmt::join(names, ", "));
+  };
+  for (const LayerWeights& layer : layout.layers) {
+    for (const Weight* const weight : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down}) {
+      TANDEM_TRY(check(*weight));
+    }
+  }
+  return check(layout.head);
+}
+
 }  // namespace
 
 std::size_t ModelWeights::bytes_needed(const ModelSpec& spec, Shard shard, DType dtype) {
@@ -89,7 +112,9 @@ Result<ModelWeights> ModelWeights::load(const ModelSpec& spec, Shard shard,
                                         const WeightSource& source, DType dtype, Device& device,
                                         const LoadProgress& progress) {
   ModelWeights weights;
-  const std::size_t total = bytes_needed(spec, shard, dtype);
+  const WeightLayout measured = lay_out_weights(spec, shard, dtype, nullptr);
+  TANDEM_TRY(check_formats(measured, device));
+  const std::size_t total = measured.bytes;
   TANDEM_ASSIGN(weights.buffer_, device.allocate(total, "the model's weights"));
   weights.layout_ = lay_out_weights(spec, shard, dtype, weights.buffer_.data());
   const std::vector<WeightPiece> pieces = std::exchange(weights.layout_.pieces, {});

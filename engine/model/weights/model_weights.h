@@ -19,8 +19,8 @@ using LoadProgress = std::function<void(std::size_t done, std::size_t total)>;
 class ModelWeights {
  public:
   // Reads every tensor of the model, or the shard's part of it, into one device allocation,
-  // converted to `dtype`. A tied head is the embedding itself, stored once. `spec`: that of the
-  // whole model.
+  // converted to `dtype`. A tied head is the embedding itself, stored once. Refuses formats that
+  // the device does not compute. `spec`: that of the whole model.
   static Result<ModelWeights> load(const ModelSpec& spec, Shard shard, const WeightSource& source,
                                    DType dtype, Device& device, const LoadProgress& progress);
 

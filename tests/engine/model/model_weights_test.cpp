@@ -23,6 +23,17 @@ class HiddenMemoryDevice final : public test::ForwardingDevice {
   }
 };
 
+// A device that computes another format alone.
+class OtherFormatDevice final : public test::ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+
+  std::span<const WeightFormat> weight_formats() const override {
+    static constexpr WeightFormat kOther[] = {static_cast<WeightFormat>(200)};
+    return kOther;
+  }
+};
+
 DecoderShape small_shape() {
   DecoderShape shape;
   shape.hidden_size = 1536;
@@ -34,6 +45,17 @@ DecoderShape small_shape() {
   shape.vocab_size = 15'001;  // the embedding exceeds one staging slot
   shape.qkv_bias = true;
   return shape;
+}
+
+TEST(ModelWeights, AreRefusedInAFormatThatTheDeviceDoesNotCompute) {
+  OtherFormatDevice device(make_host_device({}).value());
+  const auto refused = ModelWeights::load(decoder_of(small_shape()), {}, *make_dummy_weights(7),
+                                          DType::f32, device, {});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().message(),
+            device.info().name +
+                " does not compute weights of format 'dense'; take a checkpoint "
+                "of these: unknown");
 }
 
 TEST(ModelWeights, AreTheSameThroughTheStagingBufferAsWrittenInPlace) {
