@@ -16,7 +16,6 @@ struct StepBounds {
   std::int32_t max_rank = 0;         // 0: no adapters
   std::int32_t max_kv_len = 0;       // keys of the longest sequence
   SiteSet adapted = SiteSet::all();  // sites where adapters may have modules
-  friend bool operator==(const StepBounds&, const StepBounds&) = default;
 };
 
 // The values below `last` of ascending `values`, then `last`; empty if `last` is 0.
