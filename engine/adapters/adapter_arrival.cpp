@@ -42,7 +42,7 @@ Status AdapterArrival::read(const std::filesystem::path& folder,
   Status status;
   try {
     const Result<std::string> digest = read_arriving_peft_adapter(
-        folder, store_.config_, store_.dtype_, attempt.writing,
+        folder, store_.spec_, store_.dtype_, attempt.writing,
         [&](const Adapter& layout) { return begin(attempt, layout); },
         [&](std::size_t layer) { layer_there(attempt, layer); }, store_.options_.links);
     status = digest.status();
@@ -76,7 +76,7 @@ Result<std::byte*> AdapterArrival::begin(Attempt& attempt, const Adapter& layout
     Adapter contents = layout;
     contents.path.clear();  // the path is not known yet
     contents.digest = digest_;
-    Adapter part = device_layout(layout, store_.config_, store_.options_.num_devices);
+    Adapter part = device_layout(layout, store_.spec_, store_.options_.num_devices);
     attempt.adapter =
         std::make_shared<ServedAdapter>(name_, std::move(contents), std::move(part),
                                         /*pinned=*/false, /*reloadable=*/true, store_.host_);

@@ -1,8 +1,8 @@
 #include "engine/adapters/adapter_reading.h"
 
 #include <algorithm>
-#include <array>
 #include <exception>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -16,7 +16,7 @@ std::size_t words_begin(std::size_t num_bytes) {
   return (num_bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-bool is_adapted(const std::array<AdapterMatrix, kNumModules>& layer) {
+bool is_adapted(std::span<const AdapterMatrix> layer) {
   return std::ranges::any_of(layer, [](const AdapterMatrix& matrix) { return matrix.rank > 0; });
 }
 

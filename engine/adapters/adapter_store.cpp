@@ -54,14 +54,14 @@ Result<std::string> read_beside_weights(const std::string& folder, const std::st
 
 }  // namespace
 
-Result<std::unique_ptr<AdapterStore>> AdapterStore::create(Device& device, const ModelSpec& config,
+Result<std::unique_ptr<AdapterStore>> AdapterStore::create(Device& device, const ModelSpec& spec,
                                                            DType dtype,
                                                            const AdapterStoreOptions& options) {
   for (const std::string& name : remove_stale_shm_regions()) {
     log::info("removed the shared memory {} of an engine that is gone", name);
   }
   std::unique_ptr<AdapterStore> store(new AdapterStore());
-  store->config_ = config;
+  store->spec_ = spec;
   store->dtype_ = dtype;
   store->options_ = options;
   TANDEM_ASSIGN(store->host_,
@@ -88,7 +88,7 @@ Status AdapterStore::load(const std::string& name, const std::string& path, bool
                           bool pinned, const Prepare& prepare, const std::string& digest) {
   std::unique_lock turn(load_mutex_, std::defer_lock);
   Result<Adapter> adapter = load_peft_adapter(
-      path, config_, dtype_,
+      path, spec_, dtype_,
       [&](std::size_t bytes) { return take_when_free(*host_, with_words(bytes), &turn); },
       options_.now_ns(), options_.links);
   if (!adapter) {
@@ -122,8 +122,7 @@ void AdapterStore::warn_of_other_base(const std::string& name, const Adapter& ad
 
 // The size with words, so that an adapter that fits now will fit again when it is reread.
 std::size_t AdapterStore::with_words(std::size_t num_bytes) const {
-  return AdapterReading::bytes_with_words(num_bytes,
-                                          static_cast<std::size_t>(config_.num_layers()));
+  return AdapterReading::bytes_with_words(num_bytes, static_cast<std::size_t>(spec_.num_layers()));
 }
 
 Status AdapterStore::add(const std::string& name, Adapter adapter, bool in_place, bool pinned,
@@ -165,7 +164,7 @@ Status AdapterStore::publish(const std::string& name, Adapter adapter, bool relo
                  "unload it first",
                  name);
   }
-  Adapter part = device_layout(adapter, config_, options_.num_devices);
+  Adapter part = device_layout(adapter, spec_, options_.num_devices);
   const auto served = std::make_shared<ServedAdapter>(name, std::move(adapter), std::move(part),
                                                       pinned, reloadable, host_);
   if (prepare) {
@@ -352,7 +351,7 @@ Status AdapterStore::read_again(ServedAdapter& adapter) {
   std::atomic<bool> shown{false};  // relaxed: it publishes nothing
   const AdapterHome::Folder folder = adapter.home().folder();
   const Result<RereadOutcome> read = reread_peft_adapter(
-      folder.path, config_, known, folder.source, *team_, bytes.get(),
+      folder.path, spec_, known, folder.source, *team_, bytes.get(),
       [&](std::size_t layer) {
         reading->layer_there(layer);
         if (reading->rest() > AdapterReading::kNear ||

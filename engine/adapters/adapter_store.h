@@ -51,7 +51,7 @@ class AdapterStore {
  public:
   // For a base model of this shape. Allocates and pins the whole host tier; `device` outlives the
   // store.
-  static Result<std::unique_ptr<AdapterStore>> create(Device& device, const ModelSpec& config,
+  static Result<std::unique_ptr<AdapterStore>> create(Device& device, const ModelSpec& spec,
                                                       DType dtype,
                                                       const AdapterStoreOptions& options);
   ~AdapterStore();
@@ -121,7 +121,7 @@ class AdapterStore {
     if (news_) news_();
   }
 
-  ModelSpec config_;
+  ModelSpec spec_;
   DType dtype_ = DType::f32;
   AdapterStoreOptions options_;
   std::shared_ptr<HostTier> host_;

@@ -5,11 +5,6 @@
 namespace tandem {
 namespace {
 
-// True if the results are summed over the ranks: each rank has only its columns of A then.
-bool is_cut_by_rows(Module module) {
-  return module == Module::o || module == Module::down;
-}
-
 // Appends a strip, joined to the one before it if both are contiguous on both sides, including
 // padding between matrices.
 void append(std::vector<AdapterStrip>& strips, const AdapterStrip& strip) {
@@ -27,39 +22,40 @@ void append(std::vector<AdapterStrip>& strips, const AdapterStrip& strip) {
 
 }  // namespace
 
-Adapter device_layout(const Adapter& adapter, const ModelSpec& config, std::int32_t num_devices) {
-  const ModelSpec shape = shape_of_shard(config, num_devices);
+Adapter device_layout(const Adapter& adapter, const ModelSpec& spec, std::int32_t num_devices) {
+  const ModelSpec shape = shape_of_shard(spec, num_devices);
   Adapter part;
   part.dtype = adapter.dtype;
-  part.layers.resize(adapter.layers.size());
+  part.layers = AdapterLayers(spec.num_layers(), spec.modules.size());
   for (std::size_t layer = 0; layer < adapter.layers.size(); ++layer) {
-    for (std::size_t m = 0; m < kNumModules; ++m) {
+    for (std::size_t m = 0; m < spec.modules.size(); ++m) {
       const std::int32_t rank = adapter.layers[layer][m].rank;
       if (rank == 0) continue;
-      append_matrix(part, shape, static_cast<std::int64_t>(layer), static_cast<Module>(m), rank);
+      append_matrix(part, shape, static_cast<std::int64_t>(layer), m, rank);
     }
   }
   return part;
 }
 
 std::vector<AdapterStrip> strips_of_layer(const Adapter& adapter, const Adapter& part,
-                                          const ModelSpec& config, const ModelSpec& shape,
+                                          const ModelSpec& spec, const ModelSpec& shape,
                                           Shard shard, std::size_t layer, LayerParts parts) {
   const std::size_t element = size_of(adapter.dtype);
   const auto rank = static_cast<std::size_t>(shard.rank);
   std::vector<AdapterStrip> strips;
-  for (std::size_t m = 0; m < kNumModules; ++m) {
+  const auto number = static_cast<std::int64_t>(layer);
+  for (std::size_t m = 0; m < spec.modules.size(); ++m) {
     const AdapterMatrix& from = adapter.layers[layer][m];
     const AdapterMatrix& to = part.layers[layer][m];
     if (from.rank == 0) continue;
-    const auto module = static_cast<Module>(m);
-    const bool by_rows = is_cut_by_rows(module);
+    // Each rank has only its columns of A then, as the results are summed.
+    const bool by_rows = spec.modules[m].by_rows;
     const auto rows = static_cast<std::size_t>(from.rank);
-    const std::size_t in = static_cast<std::size_t>(module_in(shape, module)) * element;
+    const std::size_t in = static_cast<std::size_t>(module_in(shape, number, m)) * element;
     const std::size_t out =
-        static_cast<std::size_t>(module_out(shape, module) * from.b_stride) * element;
+        static_cast<std::size_t>(module_out(shape, number, m) * from.b_stride) * element;
     if (parts.a && by_rows && !shard.is_whole()) {
-      const std::size_t pitch = static_cast<std::size_t>(module_in(config, module)) * element;
+      const std::size_t pitch = static_cast<std::size_t>(module_in(spec, number, m)) * element;
       append(strips, {to.a_offset, from.a_offset + rank * in, in, rows, pitch});
     } else if (parts.a) {
       append(strips, {to.a_offset, from.a_offset, in * rows});

@@ -12,7 +12,7 @@ namespace tandem {
 
 // The layout of an adapter on each of `num_devices` devices, without bytes; on one, that of the
 // adapter itself. The matrices are a shard's (loader/shard.h), and of one size on all ranks.
-Adapter device_layout(const Adapter& adapter, const ModelSpec& config, std::int32_t num_devices);
+Adapter device_layout(const Adapter& adapter, const ModelSpec& spec, std::int32_t num_devices);
 
 // Bytes that are contiguous on the device: `rows` rows of `row_bytes`, `pitch` bytes apart in the
 // adapter.
@@ -26,13 +26,13 @@ struct AdapterStrip {
 };
 
 // The A matrices of a layer, the B matrices, or both, in as few strips as possible. `part`:
-// device_layout() of `adapter`, for a model of shape `config`; `shape`: that of a shard.
+// device_layout() of `adapter`, for a model of shape `spec`; `shape`: that of a shard.
 struct LayerParts {
   bool a = true;
   bool b = true;
 };
 std::vector<AdapterStrip> strips_of_layer(const Adapter& adapter, const Adapter& part,
-                                          const ModelSpec& config, const ModelSpec& shape,
+                                          const ModelSpec& spec, const ModelSpec& shape,
                                           Shard shard, std::size_t layer, LayerParts parts);
 
 }  // namespace tandem

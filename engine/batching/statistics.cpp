@@ -119,9 +119,7 @@ AdapterInfo describe(const ServedAdapter& adapter) {
   info.path = adapter.path();
   info.digest = adapter.contents().digest;
   info.rank = adapter.contents().max_rank;
-  for (const Module module : adapter.contents().modules) {
-    info.modules.emplace_back(to_string(module));
-  }
+  info.modules = adapter.contents().modules;
   info.bytes = adapter.bytes();
   info.tier = tier_name(adapter.residency());
   info.pinned = adapter.pinned();

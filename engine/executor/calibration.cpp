@@ -74,9 +74,8 @@ class Calibration {
     for (std::int64_t i = 0; i < tokens / pool_.shape().page_tokens; ++i) {
       pages_.push_back(pool_.take_page());
     }
-    using enum Module;
-    const Adapter adapter =
-        make_dummy_adapter(config_, dtype, std::min(kRank, options_.max_rank), {q, k, v}, 1);
+    const Adapter adapter = make_dummy_adapter(config_, dtype, std::min(kRank, options_.max_rank),
+                                               {"q_proj", "k_proj", "v_proj"}, 1);
     for (std::size_t i = 0; i < kAdapters; ++i) {
       const std::string name = fmt::format("calibration-{}", i);
       if (const Status added = store_.add(name, adapter, false, false); !added) {

@@ -133,9 +133,9 @@ Status Executor::make_pipelines(const ExecutorOptions& options, const Clock& clo
 void Executor::use(LoraSharding sharding) {
   const Model& shard = model();
   const bool on_gpu = ranks_.front().device->info().is_cuda;
-  const LoraHalves halves(
-      {sharding, on_gpu ? ShardCosts() : shard_costs_of_host()},
-      {shard.shard().size, shard.spec().hidden_size, shard.dtype(), shard.limits().max_samples});
+  const LoraHalves halves({sharding, on_gpu ? ShardCosts() : shard_costs_of_host()},
+                          {shard.shard().size, shard.spec().hidden_size, shard.dtype(),
+                           shard.limits().max_samples, shard.spec().modules});
   for (Rank& rank : ranks_) rank.pipeline->use(halves);
 }
 

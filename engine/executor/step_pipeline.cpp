@@ -44,7 +44,8 @@ Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& option
   TANDEM_ASSIGN(pipeline->stream_, device.create_stream("compute"));
   StepLimits limits = options.limits;
   if (handoff != nullptr) {
-    limits.max_turns = static_cast<std::int32_t>(model.spec().num_layers()) * kNumSites;
+    limits.max_turns = static_cast<std::int32_t>(model.spec().num_layers()) *
+                       static_cast<std::int32_t>(model.spec().modules.num_sites());
   }
   TANDEM_ASSIGN(StepBatch batch, StepBatch::create(device, limits));
   pipeline->batch_ = std::make_unique<StepBatch>(std::move(batch));

@@ -99,6 +99,7 @@ PlannedHandoff Handoff::follow_step(std::size_t rank, const HandoffStep& first) 
   step.groups = first.groups;
   if (step.groups.empty()) return {*this, rank, std::move(made)};
   step.layers = first.layers;
+  step.num_sites = first.num_sites;
   step.num_offers = first.num_offers;
   step.sequence = first.sequence;
   step.turn = first.turn;

@@ -1,81 +1,69 @@
 #include "engine/handoff/handoff_jobs.h"
 
 #include <algorithm>
+#include <array>
 
 namespace tandem {
 namespace {
 
+static_assert(kMaxModulesOfSite == kMaxModulesOfJob);
+
 constexpr std::size_t index(std::int64_t value) {
   return static_cast<std::size_t>(value);
-}
-int first_module(Site site) {
-  return static_cast<int>(kFirstModuleOfSite[static_cast<std::size_t>(site)]);
-}
-int end_module(Site site) {
-  return static_cast<int>(kFirstModuleOfSite[static_cast<std::size_t>(site) + 1]);
-}
-std::int64_t site_out(const ModelSpec& config, Site site) {
-  std::int64_t out = 0;
-  for (int m = first_module(site); m < end_module(site); ++m) {
-    out += module_out(config, static_cast<Module>(m));
-  }
-  return out;
 }
 
 }  // namespace
 
-bool adapts(const Adapter& adapter, std::int64_t layer, Site site) {
-  const auto& modules = adapter.layers[index(layer)];
-  for (int m = first_module(site); m < end_module(site); ++m) {
-    if (modules[index(m)].rank > 0) return true;
-  }
-  return false;
+bool adapts(const Adapter& adapter, const ModuleTable& modules, std::int64_t layer, Site site) {
+  const auto of_site =
+      adapter.layers[index(layer)].subspan(modules.first_of(site), modules.num_of(site));
+  return std::ranges::any_of(of_site, [](const AdapterMatrix& matrix) { return matrix.rank > 0; });
 }
 
-GroupJob group_job(const ModelSpec& config, const GroupOfStep& of, std::uint32_t group,
+GroupJob group_job(const ModelSpec& spec, const GroupOfStep& of, std::uint32_t group,
                    std::int64_t layer, Site site) {
-  const int first = first_module(site);
   GroupJob job;
   job.workers = of.workers;
   job.group = group;
   job.rows = of.rows;
   job.first_row = of.first_row;
-  job.in = static_cast<std::uint32_t>(module_in(config, static_cast<Module>(first)));
-  job.out = static_cast<std::uint32_t>(site_out(config, site));
   job.split = of.split;
   if (of.present_value != 0) {
     job.present_value = of.present_value;
     job.present = of.words_offset + index(layer) * sizeof(std::uint32_t);
   }
-  std::uint32_t column = 0;
-  for (int m = first; m < end_module(site); ++m) {
-    const AdapterMatrix& matrix = of.adapter->layers[index(layer)][index(m)];
-    const auto out = static_cast<std::uint32_t>(module_out(config, static_cast<Module>(m)));
+  const ModuleTable& modules = spec.modules;
+  for (std::size_t m = modules.first_of(site); m < modules.end_of(site); ++m) {
+    const AdapterMatrix& matrix = of.adapter->layers[index(layer)][m];
     JobMatrix& to = job.modules[job.num_modules++];
     to.a = of.arena_offset + matrix.a_offset;
     to.b = of.arena_offset + matrix.b_offset;
     to.rank = static_cast<std::uint32_t>(matrix.rank);
     to.b_stride = static_cast<std::uint32_t>(matrix.b_stride);
-    to.out = out;
-    to.column = column;
-    column += out;
+    to.out = static_cast<std::uint32_t>(module_out(spec, layer, m));
+    to.column = job.out;
+    job.out += to.out;
     job.rank_columns += to.rank;
+    if (to.out > 0) job.in = static_cast<std::uint32_t>(module_in(spec, layer, m));
   }
   return job;
 }
 
-MailboxShape mailbox_shape(const ModelSpec& config, DType dtype, std::int32_t max_rank,
+MailboxShape mailbox_shape(const ModelSpec& spec, DType dtype, std::int32_t max_rank,
                            std::int32_t max_rows, std::int32_t num_worker_slots) {
   MailboxShape shape;
   shape.dtype = dtype;
   shape.num_worker_slots = static_cast<std::uint32_t>(num_worker_slots);
   shape.max_rows = static_cast<std::uint32_t>(max_rows);
   shape.max_rank = static_cast<std::uint32_t>(max_rank);
-  for (int s = 0; s < kNumSites; ++s) {
-    const auto site = static_cast<Site>(s);
-    const auto in = module_in(config, static_cast<Module>(first_module(site)));
-    shape.max_in = std::max(shape.max_in, static_cast<std::uint32_t>(in));
-    shape.max_out = std::max(shape.max_out, static_cast<std::uint32_t>(site_out(config, site)));
+  for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
+    std::array<std::uint32_t, kMaxSites> out = {};
+    for (std::size_t m = 0; m < spec.modules.size(); ++m) {
+      std::uint32_t& of_site = out[static_cast<std::size_t>(spec.modules[m].site)];
+      of_site += static_cast<std::uint32_t>(module_out(spec, layer, m));
+      shape.max_in = std::max(shape.max_in, static_cast<std::uint32_t>(module_in(spec, layer, m)));
+      shape.max_out = std::max(shape.max_out, of_site);
+    }
   }
   return shape;
 }

@@ -28,14 +28,14 @@ struct GroupOfStep {
 };
 
 // True if the adapter has any module of the projection in this layer.
-bool adapts(const Adapter& adapter, std::int64_t layer, Site site);
+bool adapts(const Adapter& adapter, const ModuleTable& modules, std::int64_t layer, Site site);
 
 // The part of group number `group` in the job for one projection of one layer.
-GroupJob group_job(const ModelSpec& config, const GroupOfStep& of, std::uint32_t group,
+GroupJob group_job(const ModelSpec& spec, const GroupOfStep& of, std::uint32_t group,
                    std::int64_t layer, Site site);
 
 // The sizes that a mailbox needs for a model of this shape.
-MailboxShape mailbox_shape(const ModelSpec& config, DType dtype, std::int32_t max_rank,
+MailboxShape mailbox_shape(const ModelSpec& spec, DType dtype, std::int32_t max_rank,
                            std::int32_t max_rows, std::int32_t num_worker_slots);
 
 }  // namespace tandem

@@ -95,7 +95,8 @@ HandoffPlanner::HandoffPlanner(const ModelSpec& config, std::int32_t num_devices
                                     1, kMaxColdGroups))) {}
 
 std::int32_t HandoffPlanner::most_offers() const {
-  return static_cast<std::int32_t>(config_.num_layers()) * kNumSites;
+  return static_cast<std::int32_t>(config_.num_layers() *
+                                   static_cast<std::int64_t>(config_.modules.num_sites()));
 }
 
 PlanRequest HandoffPlanner::request_for(std::int32_t rows, double starts_in) const {
@@ -351,7 +352,9 @@ void HandoffPlanner::add_group(const Candidate& candidate, HandoffStep& step) co
 void HandoffPlanner::lay_out(std::span<const Candidate> candidates, const HandoffPlan& plan,
                              HandoffStep& step) const {
   const auto layers = static_cast<std::size_t>(config_.num_layers());
+  const ModuleTable& modules = config_.modules;
   step.layers.assign(layers, {});
+  step.num_sites = modules.num_sites();
   step.waits.clear();
   step.unread.assign(layers, false);
   for (std::size_t i = 0; i < candidates.size(); ++i) {
@@ -364,9 +367,10 @@ void HandoffPlanner::lay_out(std::span<const Candidate> candidates, const Handof
     for (std::size_t l = 0; l < layers; ++l) {
       LayerHandoff& layer = step.layers[l];
       bool any = false;
-      for (std::size_t m = 0; m < kNumModules; ++m) {
+      for (std::size_t m = 0; m < modules.size(); ++m) {
         if (adapter.layers[l][m].rank == 0) continue;
-        layer.adapted[m] |= bit;
+        const Site site = modules[m].site;
+        layer.sites[static_cast<std::size_t>(site)].adapted[m - modules.first_of(site)] |= bit;
         any = true;
       }
       const double a = candidate.times.a_arrives[l];
@@ -386,8 +390,8 @@ void HandoffPlanner::lay_out(std::span<const Candidate> candidates, const Handof
       if (choice == LayerChoice::cpu_xa && b > 0) {
         step.waits.push_back({group, number, PieceKind::b, b});
       }
-      for (std::size_t s = 0; s < kNumSites; ++s) {
-        if (!adapts(adapter, static_cast<std::int64_t>(l), static_cast<Site>(s))) continue;
+      for (std::size_t s = 0; s < step.num_sites; ++s) {
+        if (!adapts(adapter, modules, number, static_cast<Site>(s))) continue;
         SiteHandoff& site = layer.sites[s];
         (choice == LayerChoice::cpu ? site.cpu_groups : site.xa_groups) |= bit;
       }

@@ -33,6 +33,7 @@ struct HandoffStep {
   };
   std::vector<Group> groups;  // empty: nothing is handed over
   std::vector<LayerHandoff> layers;
+  std::size_t num_sites = 0;  // of the model
   // Weights that the compute stream waits for: those of groups that are in no mask, or B alone.
   struct Wait {
     std::size_t group;
@@ -63,8 +64,8 @@ struct HandoffStep {
   std::vector<double> planned_layers;  // [layers]: predicted seconds of each
   // The device's results in pinned memory, valid when the step has ended. Times and tickets are at
   // the places of the offers (offer_at), in the units of HandoffJob::time and Ticket.
-  std::uint64_t* times = nullptr;      // [layers * kNumSites]
-  std::uint32_t* tickets = nullptr;    // [layers * kNumSites][kMaxColdGroups]
+  std::uint64_t* times = nullptr;      // [layers * sites]
+  std::uint32_t* tickets = nullptr;    // [layers * sites][kMaxColdGroups]
   std::uint32_t* timed_out = nullptr;  // [groups]
 
   // Mask of the mailboxes whose workers have its groups.

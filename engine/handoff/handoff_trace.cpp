@@ -38,7 +38,7 @@ std::vector<OfferedLayer> offered_layers(const HandoffStep& step) {
     std::optional<OfferedLayer> of;
     for (std::size_t s = 0; s < step.layers[l].sites.size(); ++s) {
       if (!step.layers[l].sites[s].offered()) continue;
-      const std::size_t place = offer_at(l, s);
+      const std::size_t place = offer_at(step.num_sites, l, s);
       if (!of) of = {l, step.times[place], std::vector<bool>(groups, false)};
       for (std::size_t g = 0; g < groups; ++g) {
         const Ticket ticket = step.ticket(place, g);

@@ -20,7 +20,7 @@ template <typename Visit>
 void for_each_offer(const HandoffStep& step, const Visit& visit) {
   std::uint64_t sequence = step.sequence;
   for (std::size_t layer = 0; layer < step.layers.size(); ++layer) {
-    for (std::size_t site = 0; site < kNumSites; ++site) {
+    for (std::size_t site = 0; site < step.num_sites; ++site) {
       if (step.layers[layer].sites[site].offered()) visit(layer, site, sequence++);
     }
   }
@@ -40,14 +40,12 @@ std::vector<ColdSlot> PlannedHandoff::cold_slots() const {
 std::vector<HandoffTurn> PlannedHandoff::turns() const {
   std::vector<HandoffTurn> turns(static_cast<std::size_t>(handoff_->planner_.most_offers()));
   for_each_offer(*step_, [&](std::size_t l, std::size_t s, std::uint64_t sequence) {
-    const LayerHandoff& layer = step_->layers[l];
-    HandoffTurn& turn = turns[offer_at(l, s)];
+    const SiteHandoff& site = step_->layers[l].sites[s];
+    HandoffTurn& turn = turns[offer_at(step_->num_sites, l, s)];
     turn.sequence = sequence;
-    turn.cpu_groups = layer.sites[s].cpu_groups;
-    turn.xa_groups = layer.sites[s].xa_groups;
-    const auto first = static_cast<std::size_t>(kFirstModuleOfSite[s]);
-    const std::size_t modules = static_cast<std::size_t>(kFirstModuleOfSite[s + 1]) - first;
-    std::copy_n(layer.adapted.begin() + static_cast<std::ptrdiff_t>(first), modules, turn.adapted);
+    turn.cpu_groups = site.cpu_groups;
+    turn.xa_groups = site.xa_groups;
+    std::ranges::copy(site.adapted, turn.adapted);
     turn.num_groups = static_cast<std::int32_t>(step_->groups.size());
   });
   return turns;
@@ -135,10 +133,10 @@ std::int32_t OfferedHandoff::count_layers(std::size_t group) {
   for (std::size_t l = 0; l < step_->layers.size(); ++l) {
     bool offered = false;
     bool cpu = false;
-    for (std::size_t s = 0; s < kNumSites; ++s) {
+    for (std::size_t s = 0; s < step_->num_sites; ++s) {
       const SiteHandoff& site = step_->layers[l].sites[s];
       if (((site.cpu_groups | site.xa_groups) & mask_of(group)) == 0) continue;
-      const Ticket ticket = step_->ticket(offer_at(l, s), group);
+      const Ticket ticket = step_->ticket(offer_at(step_->num_sites, l, s), group);
       offered = true;
       cpu |= ticket == Ticket::cpu || ticket == Ticket::cpu_xa;
     }

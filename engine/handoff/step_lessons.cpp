@@ -30,7 +30,9 @@ std::vector<Offers> offers_of(const HandoffStep& step) {
   for (std::size_t l = 0; l < offers.size(); ++l) {
     const auto& sites = step.layers[l].sites;
     for (std::size_t s = 0; s < sites.size(); ++s) {
-      if (sites[s].offered() && offers[l].count++ == 0) offers[l].first = offer_at(l, s);
+      if (sites[s].offered() && offers[l].count++ == 0) {
+        offers[l].first = offer_at(step.num_sites, l, s);
+      }
     }
   }
   return offers;

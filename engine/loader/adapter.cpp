@@ -1,56 +1,14 @@
 #include "engine/loader/adapter.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include "base/check.h"
 #include "engine/loader/adapter_layout.h"
 #include "engine/loader/random_fill.h"
 
 namespace tandem {
-
-std::string_view to_string(Module module) {
-  switch (module) {
-    case Module::q:
-      return "q_proj";
-    case Module::k:
-      return "k_proj";
-    case Module::v:
-      return "v_proj";
-    case Module::o:
-      return "o_proj";
-    case Module::gate:
-      return "gate_proj";
-    case Module::up:
-      return "up_proj";
-    case Module::down:
-      return "down_proj";
-  }
-  return "?";
-}
-
-std::int64_t module_in(const ModelSpec& config, Module module) {
-  if (module == Module::o) return config.q_size();
-  return module == Module::down ? config.mlp().size : config.hidden_size;
-}
-
-std::int64_t module_out(const ModelSpec& config, Module module) {
-  switch (module) {
-    case Module::q:
-      return config.q_size();
-    case Module::k:
-    case Module::v:
-      return config.kv_size();
-    case Module::gate:
-    case Module::up:
-      return config.mlp().size;
-    case Module::o:
-    case Module::down:
-      break;
-  }
-  return config.hidden_size;
-}
 
 namespace {
 
@@ -80,27 +38,31 @@ void fill_dummy(Adapter& adapter, const AdapterMatrix& matrix, std::int64_t in, 
 
 }  // namespace
 
-Adapter make_dummy_adapter(const ModelSpec& config, DType dtype, std::int32_t rank,
-                           const std::vector<Module>& modules, std::uint64_t seed) {
+Adapter make_dummy_adapter(const ModelSpec& spec, DType dtype, std::int32_t rank,
+                           const std::vector<std::string_view>& modules, std::uint64_t seed) {
   TANDEM_CHECK(rank >= 1 && !modules.empty(), "rank {}, {} modules", rank, modules.size());
   Adapter adapter;
   adapter.path = fmt::format("dummy-{}", seed);
   adapter.dtype = dtype;
-  adapter.layers.resize(static_cast<std::size_t>(config.num_layers()));
-  std::vector<Module> ordered = modules;
-  std::sort(ordered.begin(), ordered.end());
-  ordered.erase(std::unique(ordered.begin(), ordered.end()), ordered.end());
-  for (std::int64_t layer = 0; layer < config.num_layers(); ++layer) {
-    for (const Module module : ordered) append_matrix(adapter, config, layer, module, rank);
+  adapter.layers = AdapterLayers(spec.num_layers(), spec.modules.size());
+  std::set<std::size_t> rows;
+  for (const std::string_view name : modules) rows.insert(spec.modules.row(name));
+  for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
+    for (const std::size_t module : rows) {
+      if (module_out(spec, layer, module) > 0) append_matrix(adapter, spec, layer, module, rank);
+    }
   }
   const Status allocated = allocate_bytes(adapter);
   TANDEM_CHECK(allocated.ok(), "{}", allocated.message());
   std::memset(adapter.bytes.get(), 0, adapter.num_bytes);  // zeroes the padding
-  for (std::size_t layer = 0; layer < adapter.layers.size(); ++layer) {
-    for (const Module module : ordered) {
-      const std::uint64_t key = random_key(seed, fmt::format("{}.{}", layer, to_string(module)));
-      fill_dummy(adapter, adapter.layers[layer][static_cast<std::size_t>(module)],
-                 module_in(config, module), module_out(config, module), key);
+  for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
+    for (const std::size_t module : rows) {
+      const AdapterMatrix& matrix = adapter.layers[static_cast<std::size_t>(layer)][module];
+      if (matrix.rank == 0) continue;
+      const std::uint64_t key =
+          random_key(seed, fmt::format("{}.{}", layer, spec.modules[module].name()));
+      fill_dummy(adapter, matrix, module_in(spec, layer, module), module_out(spec, layer, module),
+                 key);
     }
   }
   const Status digested = set_digest(adapter);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,24 +17,8 @@
 
 namespace tandem {
 
-// The modules, in their order in an adapter's bytes. The model fuses q, k, v and gate, up.
-enum class Module : std::uint8_t { q, k, v, o, gate, up, down };
-inline constexpr int kNumModules = 7;
-std::string_view to_string(Module module);  // "q_proj"
-std::int64_t module_in(const ModelSpec& config, Module module);
-std::int64_t module_out(const ModelSpec& config, Module module);
-
-// The projections of a layer, in execution order. The model computes each of them as one product.
-enum class Site : std::uint8_t { qkv, o, gate_up, down };
-inline constexpr int kNumSites = 4;
-inline constexpr std::array<Module, kNumSites + 1> kFirstModuleOfSite = {
-    Module::q, Module::o, Module::gate, Module::down, Module{kNumModules}};
-constexpr int num_modules_of(Site site) {
-  const auto at = static_cast<std::size_t>(site);
-  return static_cast<int>(kFirstModuleOfSite[at + 1]) - static_cast<int>(kFirstModuleOfSite[at]);
-}
 // One number for each site: the sum of the ranks of its modules.
-using SiteRanks = std::array<std::int32_t, kNumSites>;
+using SiteRanks = std::array<std::int32_t, kMaxSites>;
 
 // A and B of one module of one layer, as byte offsets into Adapter::bytes.
 struct AdapterMatrix {
@@ -41,6 +26,27 @@ struct AdapterMatrix {
   std::int32_t b_stride = 0;   // elements between rows of B: rank rounded up to 16 bytes
   std::uint64_t a_offset = 0;  // [rank, in] dense
   std::uint64_t b_offset = 0;  // [out, b_stride], columns past rank are zero
+};
+
+// The matrices of each layer: one for each row of the model's ModuleTable.
+class AdapterLayers {
+ public:
+  AdapterLayers() = default;
+  AdapterLayers(std::int64_t num_layers, std::size_t num_modules)
+      : num_modules_(num_modules), matrices_(static_cast<std::size_t>(num_layers) * num_modules) {}
+
+  std::size_t size() const { return num_modules_ == 0 ? 0 : matrices_.size() / num_modules_; }
+  std::span<AdapterMatrix> operator[](std::size_t layer) {
+    return std::span(matrices_).subspan(layer * num_modules_, num_modules_);
+  }
+  std::span<const AdapterMatrix> operator[](std::size_t layer) const {
+    return std::span(matrices_).subspan(layer * num_modules_, num_modules_);
+  }
+  std::span<const AdapterMatrix> all() const { return matrices_; }  // layer by layer
+
+ private:
+  std::size_t num_modules_ = 0;
+  std::vector<AdapterMatrix> matrices_;
 };
 
 struct PeftSource;  // defined in peft_source.h
@@ -59,18 +65,18 @@ struct Adapter {
   std::string base_model;  // as in adapter_config.json, for display only
   DType dtype = DType::bf16;
   std::int32_t max_rank = 0;
-  SiteRanks site_ranks = {};    // the maximum over all layers
-  std::vector<Module> modules;  // adapted in at least one layer, in order
-  std::string digest;           // of the contents (relevant config + weights): 32 hex digits
-  std::vector<std::array<AdapterMatrix, kNumModules>> layers;  // [num_layers]
+  SiteRanks site_ranks = {};         // the maximum over all layers
+  std::vector<std::string> modules;  // names of those adapted in at least one layer, in order
+  std::string digest;                // of the contents (relevant config + weights): 32 hex digits
+  AdapterLayers layers;
   AdapterBytes bytes;
   std::size_t num_bytes = 0;
   std::shared_ptr<const PeftSource> source;  // set if a changed folder can be detected
 };
 
-// Makes a random adapter of one rank on the given modules of all layers. The same seed gives the
-// same adapter.
-Adapter make_dummy_adapter(const ModelSpec& config, DType dtype, std::int32_t rank,
-                           const std::vector<Module>& modules, std::uint64_t seed);
+// Makes a random adapter of one rank on the modules of these names ("q_proj"), in all layers that
+// have them. The same seed gives the same adapter.
+Adapter make_dummy_adapter(const ModelSpec& spec, DType dtype, std::int32_t rank,
+                           const std::vector<std::string_view>& modules, std::uint64_t seed);
 
 }  // namespace tandem

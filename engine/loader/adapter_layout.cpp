@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,32 +29,36 @@ bool sha256(const void* data, std::size_t size, void* hash) {
 
 }  // namespace
 
-AdapterMatrix& append_matrix(Adapter& adapter, const ModelSpec& config, std::int64_t layer,
-                             Module module, std::int64_t rank) {
+AdapterMatrix& append_matrix(Adapter& adapter, const ModelSpec& spec, std::int64_t layer,
+                             std::size_t module, std::int64_t rank) {
+  const ModuleTable& table = spec.modules;
+  const AdaptedModule& row = table[module];
   const std::size_t element = size_of(adapter.dtype);
-  AdapterMatrix& matrix =
-      adapter.layers[static_cast<std::size_t>(layer)][static_cast<std::size_t>(module)];
-  TANDEM_CHECK(matrix.rank == 0, "layer {} has {} twice", layer, to_string(module));
+  const std::span<AdapterMatrix> of_layer = adapter.layers[static_cast<std::size_t>(layer)];
+  AdapterMatrix& matrix = of_layer[module];
+  const std::int64_t out = module_out(spec, layer, module);
+  TANDEM_CHECK(matrix.rank == 0 && out > 0, "layer {} has {} {}", layer, row.path,
+               out > 0 ? "twice" : "not");
   matrix.rank = static_cast<std::int32_t>(rank);
   matrix.b_stride =
       static_cast<std::int32_t>(align_up(static_cast<std::uint64_t>(rank), 16 / element));
   matrix.a_offset = adapter.num_bytes;
-  const auto a_bytes = static_cast<std::uint64_t>(rank * module_in(config, module)) * element;
+  const auto a_bytes = static_cast<std::uint64_t>(rank * module_in(spec, layer, module)) * element;
   matrix.b_offset = align_up(matrix.a_offset + a_bytes, kAdapterAlignment);
-  const auto b_bytes =
-      static_cast<std::uint64_t>(matrix.b_stride * module_out(config, module)) * element;
+  const auto b_bytes = static_cast<std::uint64_t>(matrix.b_stride * out) * element;
   adapter.num_bytes = align_up(matrix.b_offset + b_bytes, kAdapterAlignment);
   adapter.max_rank = std::max(adapter.max_rank, matrix.rank);
-  for (std::size_t site = 0; site < kNumSites; ++site) {
-    std::int32_t ranks = 0;
-    for (auto m = static_cast<std::size_t>(kFirstModuleOfSite[site]);
-         m < static_cast<std::size_t>(kFirstModuleOfSite[site + 1]); ++m) {
-      ranks += adapter.layers[static_cast<std::size_t>(layer)][m].rank;
-    }
-    adapter.site_ranks[site] = std::max(adapter.site_ranks[site], ranks);
+  std::int32_t ranks = 0;
+  for (std::size_t m = table.first_of(row.site); m < table.end_of(row.site); ++m) {
+    ranks += of_layer[m].rank;
   }
-  const auto at = std::lower_bound(adapter.modules.begin(), adapter.modules.end(), module);
-  if (at == adapter.modules.end() || *at != module) adapter.modules.insert(at, module);
+  std::int32_t& most = adapter.site_ranks[static_cast<std::size_t>(row.site)];
+  most = std::max(most, ranks);
+  if (std::ranges::find(adapter.modules, row.name()) == adapter.modules.end()) {
+    const auto row_of = [&](const std::string& name) { return table.row(name); };
+    adapter.modules.emplace(std::ranges::lower_bound(adapter.modules, module, {}, row_of),
+                            row.name());
+  }
   return matrix;
 }
 
@@ -73,10 +78,8 @@ Status allocate_bytes(Adapter& adapter, const AllocateBytes& allocate) {
 AdapterDigest::AdapterDigest(const Adapter& layout)
     : num_bytes_(layout.num_bytes), num_pieces_((num_bytes_ + kPieceBytes - 1) / kPieceBytes) {
   text_ = fmt::format("tandem adapter 1 {} {}\n", to_string(layout.dtype), num_bytes_);
-  for (const auto& layer : layout.layers) {
-    for (const AdapterMatrix& m : layer) {
-      text_ += fmt::format("{} {} {} {},", m.rank, m.b_stride, m.a_offset, m.b_offset);
-    }
+  for (const AdapterMatrix& m : layout.layers.all()) {
+    text_ += fmt::format("{} {} {} {},", m.rank, m.b_stride, m.a_offset, m.b_offset);
   }
   head_ = text_.size();
   text_.resize(head_ + num_pieces_ * kHashBytes);

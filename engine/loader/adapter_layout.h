@@ -13,11 +13,11 @@ namespace tandem {
 
 inline constexpr std::size_t kAdapterAlignment = 64;
 
-// Places module `module` of `layer` after all modules placed before. Call it by layer and then in
-// the order of Module. Grows num_bytes, max_rank, site_ranks and modules; the bytes are allocated
-// after the last call.
-AdapterMatrix& append_matrix(Adapter& adapter, const ModelSpec& config, std::int64_t layer,
-                             Module module, std::int64_t rank);
+// Places module `module` of `layer`, which has it, after all modules placed before. Call it by
+// layer and then in the order of the model's ModuleTable. Grows num_bytes, max_rank, site_ranks and
+// modules; the bytes are allocated after the last call.
+AdapterMatrix& append_matrix(Adapter& adapter, const ModelSpec& spec, std::int64_t layer,
+                             std::size_t module, std::int64_t rank);
 
 // Allocates num_bytes uninitialised bytes, from the heap if `allocate` is null.
 Status allocate_bytes(Adapter& adapter, const AllocateBytes& allocate = nullptr);

@@ -14,17 +14,17 @@ constexpr std::size_t kLargestChunk = std::size_t{256} << 10;
 
 }  // namespace
 
-PoolLayout PoolLayout::of(const ModelSpec& config, DType dtype, std::int32_t page_tokens) {
-  TANDEM_CHECK(page_tokens > 0 && config.num_layers() > 0, "{} tokens a page", page_tokens);
+PoolLayout PoolLayout::of(const ModelSpec& spec, DType dtype, std::int32_t page_tokens) {
+  TANDEM_CHECK(page_tokens > 0 && spec.num_layers() > 0, "{} tokens a page", page_tokens);
   PoolLayout layout;
   layout.page_tokens = page_tokens;
   layout.element_bytes = size_of(dtype);
   layout.slab_bytes =
-      static_cast<std::size_t>(2 * config.kv_size() * page_tokens) * layout.element_bytes;
+      static_cast<std::size_t>(2 * spec.kv_size() * page_tokens) * layout.element_bytes;
   const std::size_t chunk =
       std::clamp(std::bit_floor(layout.slab_bytes), kSmallestChunk, kLargestChunk);
   layout.chunk_shift = std::countr_zero(chunk);
-  const std::size_t kv_bytes = layout.slab_bytes * static_cast<std::size_t>(config.num_layers());
+  const std::size_t kv_bytes = layout.slab_bytes * static_cast<std::size_t>(spec.num_layers());
   layout.chunks_per_page = static_cast<std::int32_t>(layout.chunks_for(kv_bytes));
   layout.page_bytes = static_cast<std::size_t>(layout.chunks_per_page) << layout.chunk_shift;
   return layout;

@@ -34,7 +34,7 @@
 namespace tandem {
 
 struct PoolLayout {
-  static PoolLayout of(const ModelSpec& config, DType dtype, std::int32_t page_tokens);
+  static PoolLayout of(const ModelSpec& spec, DType dtype, std::int32_t page_tokens);
 
   std::int32_t page_tokens = 0;
   std::size_t element_bytes = 0;

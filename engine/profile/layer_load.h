@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "engine/loader/adapter.h"
@@ -10,13 +11,14 @@
 
 namespace tandem {
 
-// Returns the load of one layer of an adapter of one rank on `modules`, for a model that is shared
+// Returns the load of one layer of an adapter of one rank on the modules of these names,
+// which its first layer has, for a model that is shared
 // by `num_devices` devices (loader/shard.h).
-LayerLoad layer_load(const ModelSpec& config, DType dtype, std::int32_t rank,
-                     const std::vector<Module>& modules, std::int32_t num_devices = 1);
+LayerLoad layer_load(const ModelSpec& spec, DType dtype, std::int32_t rank,
+                     const std::vector<std::string_view>& modules, std::int32_t num_devices = 1);
 
 // Returns the load of every layer of a real adapter.
-std::vector<LayerLoad> layer_loads(const ModelSpec& config, const Adapter& adapter,
+std::vector<LayerLoad> layer_loads(const ModelSpec& spec, const Adapter& adapter,
                                    std::int32_t num_devices = 1);
 
 }  // namespace tandem

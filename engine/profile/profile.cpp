@@ -21,16 +21,16 @@ std::string folder_of_user(const char* variable, const char* in_home) {
 
 }  // namespace
 
-ProfileModel ProfileModel::of(const ModelSpec& config, DType dtype, std::string name,
+ProfileModel ProfileModel::of(const ModelSpec& spec, DType dtype, std::string name,
                               std::int64_t devices) {
   return {.name = std::move(name),
-          .hidden_size = config.hidden_size,
-          .num_layers = config.num_layers(),
-          .num_heads = config.attention().heads,
-          .num_kv_heads = config.attention().kv_heads,
-          .head_dim = config.attention().head_dim,
-          .ffn_size = config.mlp().size,
-          .vocab_size = config.vocab_size,
+          .hidden_size = spec.hidden_size,
+          .num_layers = spec.num_layers(),
+          .num_heads = spec.attention().heads,
+          .num_kv_heads = spec.attention().kv_heads,
+          .head_dim = spec.attention().head_dim,
+          .ffn_size = spec.mlp().size,
+          .vocab_size = spec.vocab_size,
           .dtype = dtype,
           .devices = devices};
 }

@@ -36,7 +36,7 @@ struct ProfileModel {
   DType dtype = DType::bf16;
   std::int64_t devices = 1;  // that share the model; each has a part of every layer, and a link
 
-  static ProfileModel of(const ModelSpec& config, DType dtype, std::string name,
+  static ProfileModel of(const ModelSpec& spec, DType dtype, std::string name,
                          std::int64_t devices);
 };
 

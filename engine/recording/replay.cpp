@@ -107,28 +107,28 @@ Result<Survey> survey(RecordingReader reader) {
   }
 }
 
-Status check_model(const RecordedSettings& settings, const ModelSpec& config) {
-  if (settings.hidden_size != config.hidden_size || settings.num_layers != config.num_layers() ||
-      settings.vocab_size != config.vocab_size) {
+Status check_model(const RecordedSettings& settings, const ModelSpec& spec) {
+  if (settings.hidden_size != spec.hidden_size || settings.num_layers != spec.num_layers() ||
+      settings.vocab_size != spec.vocab_size) {
     return invalid(
         "the steps are of a model with {} layers of {} and {} tokens, this one has {} of {} and "
         "{}; name theirs",
-        settings.num_layers, settings.hidden_size, settings.vocab_size, config.num_layers(),
-        config.hidden_size, config.vocab_size);
+        settings.num_layers, settings.hidden_size, settings.vocab_size, spec.num_layers(),
+        spec.hidden_size, spec.vocab_size);
   }
-  if (settings.model.max_positions > config.max_position_embeddings) {
+  if (settings.model.max_positions > spec.max_position_embeddings) {
     return invalid("the steps are of up to {} positions, the model has {}",
-                   settings.model.max_positions, config.max_position_embeddings);
+                   settings.model.max_positions, spec.max_position_embeddings);
   }
   return {};
 }
 
 class Replay {
  public:
-  Replay(RecordedSettings settings, const ModelSpec& config)
+  Replay(RecordedSettings settings, const ModelSpec& spec)
       : settings_(std::move(settings)),
-        config_(config),
-        layout_(PoolLayout::of(config, settings_.dtype, settings_.page_tokens)) {}
+        spec_(spec),
+        layout_(PoolLayout::of(spec, settings_.dtype, settings_.page_tokens)) {}
   ~Replay() {
     for (const PageId page : held_) pool_->drop_reference(page);
   }
@@ -148,14 +148,14 @@ class Replay {
       store.host_tier_bytes += (adapter.num_bytes + 8191) / 4096 * 4096;
     }
     TANDEM_TRY(make_pool(pages, device));
-    TANDEM_ASSIGN(store_, AdapterStore::create(device, config_, settings_.dtype, store));
+    TANDEM_ASSIGN(store_, AdapterStore::create(device, spec_, settings_.dtype, store));
     ExecutorOptions options;
     options.model = settings_.model;
     options.step = settings_.step;
     options.max_device_adapters = static_cast<std::int32_t>(adapters.size());
     options.max_graph_batch = settings_.max_graph_batch;
     Device* const one = &device;
-    TANDEM_ASSIGN(executor_, Executor::create(options, config_, weights, settings_.dtype, {&one, 1},
+    TANDEM_ASSIGN(executor_, Executor::create(options, spec_, weights, settings_.dtype, {&one, 1},
                                               *pool_, store_->host_tier(), clock, progress));
     return place_adapters(std::move(adapters));
   }
@@ -195,7 +195,7 @@ class Replay {
       // The engine was allowed to read this folder. Links in the path are resolved, because they
       // may have changed since.
       TANDEM_ASSIGN(const std::filesystem::path folder, resolve_links(recorded.path));
-      Result<Adapter> read = load_peft_adapter(folder, config_, settings_.dtype, nullptr,
+      Result<Adapter> read = load_peft_adapter(folder, spec_, settings_.dtype, nullptr,
                                                unix_now_ns(), {.anywhere = true, .roots = {}});
       if (!read) return read.status().with_context(recorded.path);
       Adapter adapter = *std::move(read);
@@ -245,7 +245,7 @@ class Replay {
   }
 
   const RecordedSettings settings_;
-  const ModelSpec& config_;
+  const ModelSpec& spec_;
   const PoolLayout layout_;
   std::optional<PagePool> pool_;
   std::vector<PageId> held_;  // the pages that plans use
@@ -270,15 +270,15 @@ void compare(const StepPlan& plan, const std::vector<TokenId>& tokens,
 
 }  // namespace
 
-Result<ReplayOutcome> replay_recording(const std::string& path, const ModelSpec& config,
+Result<ReplayOutcome> replay_recording(const std::string& path, const ModelSpec& spec,
                                        const WeightSource& weights, Device& device,
                                        const Clock& clock, const LoadProgress& progress,
                                        const std::function<void(const ReplayedStep&)>& told) {
   TANDEM_ASSIGN(RecordingReader reader, RecordingReader::open(path));
-  TANDEM_TRY(check_model(reader.settings(), config));
+  TANDEM_TRY(check_model(reader.settings(), spec));
   TANDEM_ASSIGN(RecordingReader first, RecordingReader::open(path));
   TANDEM_ASSIGN(const Survey found, survey(std::move(first)));
-  Replay replay(reader.settings(), config);
+  Replay replay(reader.settings(), spec);
   TANDEM_TRY(replay.set_up(found, weights, device, clock, progress));
 
   struct Ran {

@@ -34,7 +34,7 @@ struct ReplayOutcome {
 
 // Calls `told` after each step. The whole file is checked first: nothing is run if it is truncated,
 // damaged or of another model, or if an adapter's folder has changed since.
-Result<ReplayOutcome> replay_recording(const std::string& path, const ModelSpec& config,
+Result<ReplayOutcome> replay_recording(const std::string& path, const ModelSpec& spec,
                                        const WeightSource& weights, Device& device,
                                        const Clock& clock, const LoadProgress& progress,
                                        const std::function<void(const ReplayedStep&)>& told);

@@ -38,11 +38,9 @@ void fuzz_adapter(Bytes bytes) {
     return;
   }
   TANDEM_CHECK(adapter->layers.size() == 2 && adapter->max_rank >= 1 && adapter->max_rank <= 512);
-  for (const auto& layer : adapter->layers) {
-    for (const AdapterMatrix& matrix : layer) {
-      TANDEM_CHECK(matrix.rank == 0 ||
-                   (matrix.a_offset < adapter->num_bytes && matrix.b_offset < adapter->num_bytes));
-    }
+  for (const AdapterMatrix& matrix : adapter->layers.all()) {
+    TANDEM_CHECK(matrix.rank == 0 ||
+                 (matrix.a_offset < adapter->num_bytes && matrix.b_offset < adapter->num_bytes));
   }
 }
 

@@ -26,10 +26,13 @@ inline ModelSpec handoff_config() {
 }
 
 // Returns the modules of adapter i: all kinds, with and without gaps.
-inline std::vector<Module> handoff_modules(int i) {
-  using enum Module;
-  static const std::vector<std::vector<Module>> kinds = {
-      {q, k, v, o, gate, up, down}, {q, v, down}, {k, o, up}, {q, k, v}, {gate, up, down}};
+inline std::vector<std::string_view> handoff_modules(int i) {
+  static const std::vector<std::vector<std::string_view>> kinds = {
+      {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"},
+      {"q_proj", "v_proj", "down_proj"},
+      {"k_proj", "o_proj", "up_proj"},
+      {"q_proj", "k_proj", "v_proj"},
+      {"gate_proj", "up_proj", "down_proj"}};
   return kinds[static_cast<std::size_t>(i) % kinds.size()];
 }
 

@@ -17,7 +17,8 @@ namespace tandem::testing {
 // Writes an f32 adapter of one rank on `modules` of all layers to dir/name, determined by the seed.
 inline std::string write_peft_adapter(const TempDir& dir, const std::string& name,
                                       const ModelSpec& config, std::int32_t rank,
-                                      const std::vector<Module>& modules, std::uint64_t seed) {
+                                      const std::vector<std::string_view>& modules,
+                                      std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::uniform_real_distribution<float> uniform(-0.1F, 0.1F);
   const auto values = [&](std::int64_t count) {
@@ -27,16 +28,17 @@ inline std::string write_peft_adapter(const TempDir& dir, const std::string& nam
   };
   SafetensorsWriter weights;
   std::string targets;
-  for (const Module module : modules) {
-    targets += fmt::format("{}\"{}\"", targets.empty() ? "" : ",", to_string(module));
+  for (const std::string_view module : modules) {
+    targets += fmt::format("{}\"{}\"", targets.empty() ? "" : ",", module);
   }
   for (std::int64_t layer = 0; layer < config.num_layers(); ++layer) {
-    for (const Module module : modules) {
+    for (const std::string_view name_of_module : modules) {
+      const std::size_t module = config.modules.row(name_of_module);
+      const std::int64_t in = module_in(config, layer, module);
+      const std::int64_t out = module_out(config, layer, module);
+      if (out == 0) continue;
       const std::string path =
-          fmt::format("base_model.model.model.layers.{}.{}.{}", layer,
-                      module <= Module::o ? "self_attn" : "mlp", to_string(module));
-      const std::int64_t in = module_in(config, module);
-      const std::int64_t out = module_out(config, module);
+          fmt::format("base_model.model.model.layers.{}.{}", layer, config.modules[module].path);
       weights.add(path + ".lora_A.weight", DType::f32, {rank, in}, values(rank * in));
       weights.add(path + ".lora_B.weight", DType::f32, {out, rank}, values(out * rank));
     }

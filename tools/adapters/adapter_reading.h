@@ -22,7 +22,7 @@ class ModelShapes {
 };
 
 // Reads and checks the whole folder. Name, version, model, owner and time are set by the caller.
-Result<AdapterEntry> read_adapter_folder(const std::string& folder, const ModelSpec& config,
+Result<AdapterEntry> read_adapter_folder(const std::string& folder, const ModelSpec& spec,
                                          DType dtype, bool follow_links_outside);
 
 // Returns Ok if the entry's folder still has the content that the entry states. `model` replaces

@@ -59,10 +59,10 @@ Result<int> add(const AdaptersCall& call, Registry& registry) {
   const AdaptersSettings& s = call.settings;
   const std::string& name = call.words[0];
   TANDEM_TRY(check_adapter_name(name));
-  TANDEM_ASSIGN(const ModelSpec config, find_model_spec(s.engine.model));
-  TANDEM_ASSIGN(const DType dtype, choose_dtype(s.engine, config, false));
+  TANDEM_ASSIGN(const ModelSpec spec, find_model_spec(s.engine.model));
+  TANDEM_ASSIGN(const DType dtype, choose_dtype(s.engine, spec, false));
   Result<AdapterEntry> read =
-      read_adapter_folder(call.words[1], config, dtype, s.engine.follow_links_outside);
+      read_adapter_folder(call.words[1], spec, dtype, s.engine.follow_links_outside);
   if (!read) return read.status().with_context(fmt::format("adapter '{}'", name));
   AdapterEntry entry = std::move(*read);
   entry.name = name;

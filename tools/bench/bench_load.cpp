@@ -75,8 +75,8 @@ std::vector<TensorPlan> tensors_of(const ModelSpec& c) {
 }
 
 // Writes `source` to DIR/model.safetensors and leaves the file in the page cache.
-Status write_checkpoint(const fs::path& dir, const ModelSpec& config, const WeightSource& source) {
-  const std::vector<TensorPlan> plan = tensors_of(config);
+Status write_checkpoint(const fs::path& dir, const ModelSpec& spec, const WeightSource& source) {
+  const std::vector<TensorPlan> plan = tensors_of(spec);
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   std::size_t offset = 0;
   for (const TensorPlan& tensor : plan) {
@@ -105,7 +105,7 @@ Status write_checkpoint(const fs::path& dir, const ModelSpec& config, const Weig
 }
 
 // Checks that what was loaded equals `source`: embedding, head, and one matrix of every layer.
-Status check_loaded(const ModelSpec& config, const WeightSource& source,
+Status check_loaded(const ModelSpec& spec, const WeightSource& source,
                     const ModelWeights& weights) {
   std::vector<std::byte> expected;
   const auto same = [&](const std::string& name, const TensorView& view) -> Status {
@@ -119,7 +119,7 @@ Status check_loaded(const ModelSpec& config, const WeightSource& source,
   };
   TANDEM_TRY(same("model.embed_tokens.weight", weights.embedding()));
   TANDEM_TRY(same("lm_head.weight", weights.head().data));
-  for (std::int64_t layer = 0; layer < config.num_layers(); ++layer) {
+  for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     TANDEM_TRY(same(fmt::format("model.layers.{}.mlp.down_proj.weight", layer),
                     weights.layer(layer).down.data));
   }
@@ -150,16 +150,16 @@ class TemporaryFolder {
 
 Result<int> bench_load(const EngineSettings& engine, const LoadBenchSettings& settings,
                        const ReportSettings& reporting, const std::string& command) {
-  ModelSpec config = *model_preset("llama-2-7b");
-  const LayerSpec one = config.layers.front();
-  config.layers.clear();
-  const auto without = static_cast<double>(ModelWeights::bytes_needed(config, {}, DType::bf16));
-  config.layers = {one};
+  ModelSpec spec = *model_preset("llama-2-7b");
+  const LayerSpec one = spec.layers.front();
+  spec.layers.clear();
+  const auto without = static_cast<double>(ModelWeights::bytes_needed(spec, {}, DType::bf16));
+  spec.layers = {one};
   const double layer =
-      static_cast<double>(ModelWeights::bytes_needed(config, {}, DType::bf16)) - without;
+      static_cast<double>(ModelWeights::bytes_needed(spec, {}, DType::bf16)) - without;
   const auto fit = static_cast<std::int64_t>((settings.size_gb * 1e9 - without) / layer);
-  config.layers.resize(static_cast<std::size_t>(std::max<std::int64_t>(1, fit)), one);
-  const auto bytes = static_cast<double>(ModelWeights::bytes_needed(config, {}, DType::bf16));
+  spec.layers.resize(static_cast<std::size_t>(std::max<std::int64_t>(1, fit)), one);
+  const auto bytes = static_cast<double>(ModelWeights::bytes_needed(spec, {}, DType::bf16));
 
   TANDEM_ASSIGN(const HostDeviceOptions host, choose_host_options(engine));
   TANDEM_ASSIGN(const auto device, make_device(engine));
@@ -169,12 +169,12 @@ Result<int> bench_load(const EngineSettings& engine, const LoadBenchSettings& se
   BenchReport report("load", command);
   report.fact("device", device->info().name);
   report.fact("checkpoint",
-              fmt::format("{} bf16, {} layers", bytes_text(bytes), config.num_layers()));
+              fmt::format("{} bf16, {} layers", bytes_text(bytes), spec.num_layers()));
 
   TANDEM_ASSIGN(const auto folder, TemporaryFolder::create(settings.folder));
   const auto source = make_dummy_weights(kSeed);
   log::info("writing the checkpoint to {}", folder->path().string());
-  TANDEM_TRY(write_checkpoint(folder->path(), config, *source));
+  TANDEM_TRY(write_checkpoint(folder->path(), spec, *source));
 
   const SteadyClock clock;
   Samples copy{"memory copy", "GB/s", {}};
@@ -187,11 +187,11 @@ Result<int> bench_load(const EngineSettings& engine, const LoadBenchSettings& se
     const TimePoint start = clock.now();
     TANDEM_ASSIGN(const auto checkpoint, open_checkpoint(folder->path()));
     TANDEM_ASSIGN(const ModelWeights weights,
-                  ModelWeights::load(config, {}, *checkpoint, DType::bf16, *device,
+                  ModelWeights::load(spec, {}, *checkpoint, DType::bf16, *device,
                                      [](std::size_t, std::size_t) {}));
     const double seconds = seconds_between(start, clock.now());
     if (round < 0) {
-      TANDEM_TRY(check_loaded(config, *source, weights));
+      TANDEM_TRY(check_loaded(spec, *source, weights));
       continue;
     }
     copy.values.push_back(speed / 1e9);

@@ -123,22 +123,22 @@ class Measurement {
   }
 
   Result<Profile> run() {
-    TANDEM_ASSIGN(target_.config, find_model_spec(engine_.model));
+    TANDEM_ASSIGN(target_.spec, find_model_spec(engine_.model));
     const auto num_devices = static_cast<std::int32_t>(engine_.tensor_parallel);
-    TANDEM_TRY(check_shards(target_.config, num_devices));
-    target_.shape = shape_of_shard(target_.config, num_devices);
+    TANDEM_TRY(check_shards(target_.spec, num_devices));
+    target_.shape = shape_of_shard(target_.spec, num_devices);
     TANDEM_ASSIGN(devices_, make_devices(engine_));
     for (const auto& device : devices_) target_.devices.push_back(device.get());
     const DeviceInfo& device = devices_.front()->info();
     const bool on_host = !device.is_cuda;
-    TANDEM_ASSIGN(target_.dtype, choose_dtype(engine_, target_.config, !on_host));
+    TANDEM_ASSIGN(target_.dtype, choose_dtype(engine_, target_.spec, !on_host));
     TANDEM_TRY(choose_cpus(engine_, on_host, target_));
     target_.quick = settings_.quick || on_host;
     profile_.date = utc_now();
     profile_.commit = build_commit();
     profile_.machine = this_machine(device);
     profile_.workers = static_cast<std::int32_t>(target_.worker_cpus.size());
-    profile_.model = this_model(target_.config, target_.dtype, engine_.model, num_devices);
+    profile_.model = this_model(target_.spec, target_.dtype, engine_.model, num_devices);
     TANDEM_ASSIGN(const std::vector<std::string> notes, measure_where_the_engine_runs());
     for (const std::string& note : notes) log::warning("{}", note);
     log::info("measuring first tokens of cold adapters, to hold against the costs");
@@ -214,10 +214,10 @@ Result<Profile> find_profile(const EngineSettings& engine, const ProfileSettings
     return profile;
   }
   const std::string model = engine.model == "auto" ? "llama-2-7b" : engine.model;
-  TANDEM_ASSIGN(const ModelSpec config, find_model_spec(model));
+  TANDEM_ASSIGN(const ModelSpec spec, find_model_spec(model));
   Profile built_in;
   built_in.workers = 12;
-  built_in.model = ProfileModel::of(config, DType::bf16, model, 1);
+  built_in.model = ProfileModel::of(spec, DType::bf16, model, 1);
   built_in.machine = {"built-in figures", 16, "an H200"};
   built_in.date = "built-in";
   built_in.commit = build_commit();

@@ -42,12 +42,12 @@ Result<int> replay(const std::string& file, EngineSettings settings) {
   if (settings.model.empty()) settings.model = source.path;
   settings.load_format = source.load_format;
   settings.seed = source.seed;
-  TANDEM_ASSIGN(const ModelSpec config, find_model_spec(settings.model));
+  TANDEM_ASSIGN(const ModelSpec spec, find_model_spec(settings.model));
   TANDEM_ASSIGN(const std::unique_ptr<WeightSource> weights, open_weights(settings));
   TANDEM_ASSIGN(const std::unique_ptr<Device> device, make_device(settings));
   const SteadyClock clock;
   TANDEM_ASSIGN(const ReplayOutcome outcome, replay_recording(
-                                                 file, config, *weights, *device, clock,
+                                                 file, spec, *weights, *device, clock,
                                                  [](std::size_t, std::size_t) {}, print_step));
   fmt::print("{} steps, {} of {} tokens differ\n", outcome.steps, outcome.different,
              outcome.compared);

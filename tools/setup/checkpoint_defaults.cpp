@@ -68,14 +68,14 @@ SamplingParams read_sampling_defaults(const fs::path& model) {
   return sampling;
 }
 
-void add_tokenizer_end(const fs::path& model, const Tokenizer& tokenizer, ModelSpec& config) {
+void add_tokenizer_end(const fs::path& model, const Tokenizer& tokenizer, ModelSpec& spec) {
   std::optional<std::string> name = named_end(read_object(model / "tokenizer_config.json"));
   if (!name) name = named_end(read_object(model / "special_tokens_map.json"));
   if (!name) return;
   const std::optional<TokenId> id = tokenizer.token_to_id(*name);
-  if (!id || *id >= config.vocab_size) return;
-  if (std::ranges::find(config.eos_token_ids, *id) != config.eos_token_ids.end()) return;
-  config.eos_token_ids.push_back(*id);
+  if (!id || *id >= spec.vocab_size) return;
+  if (std::ranges::find(spec.eos_token_ids, *id) != spec.eos_token_ids.end()) return;
+  spec.eos_token_ids.push_back(*id);
   log::info("answers also end at the tokenizer's end token {}, beside those of the configuration",
             *id);
 }

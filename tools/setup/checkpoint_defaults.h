@@ -18,6 +18,6 @@ SamplingParams read_sampling_defaults(const std::filesystem::path& model);
 // config.json nor generation_config.json has it: many fine-tuned models name it only there. A file
 // that cannot be read is skipped with a warning.
 void add_tokenizer_end(const std::filesystem::path& model, const Tokenizer& tokenizer,
-                       ModelSpec& config);
+                       ModelSpec& spec);
 
 }  // namespace tandem

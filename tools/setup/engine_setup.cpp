@@ -154,7 +154,7 @@ void choose_first_costs(const EngineSettings& settings, FirstCosts costs, Engine
   constexpr double kCalibration_s = 2;
   if (costs == FirstCosts::figures || !goes_by_figures(settings.options.adapter_mode)) return;
   if (costs == FirstCosts::kept) {
-    setup.kept_costs = open_kept_costs(settings, setup.config, setup.dtype,
+    setup.kept_costs = open_kept_costs(settings, setup.spec, setup.dtype,
                                        setup.devices.front()->info(), options.handoff);
     if (setup.kept_costs != nullptr) {
       if (std::optional<EngineLessons> known = setup.kept_costs->read()) {
@@ -180,8 +180,8 @@ Status check_collectives(const EngineSettings& settings) {
 }
 
 Result<ModelSpec> config_of_folder(const fs::path& folder) {
-  Result<ModelSpec> config = load_model_spec(folder);
-  if (config || config.status().code() != StatusCode::not_found) return config;
+  Result<ModelSpec> spec = load_model_spec(folder);
+  if (spec || spec.status().code() != StatusCode::not_found) return spec;
   std::error_code ignored;
   if (fs::exists(folder / "adapter_config.json", ignored)) {
     return invalid(
@@ -319,20 +319,20 @@ Result<std::unique_ptr<WeightSource>> open_weights(const EngineSettings& setting
   return open_checkpoint(settings.model);
 }
 
-Result<DType> choose_dtype(const EngineSettings& settings, const ModelSpec& config, bool on_gpu) {
+Result<DType> choose_dtype(const EngineSettings& settings, const ModelSpec& spec, bool on_gpu) {
   if (settings.dtype != "auto") return parse_dtype(settings.dtype);
   // On a GPU f32 is for tests only, because it is slow: auto chooses bf16.
-  return on_gpu && config.dtype == DType::f32 ? DType::bf16 : config.dtype;
+  return on_gpu && spec.dtype == DType::f32 ? DType::bf16 : spec.dtype;
 }
 
-Result<EngineOptions> choose_engine_options(const EngineSettings& settings, const ModelSpec& config,
+Result<EngineOptions> choose_engine_options(const EngineSettings& settings, const ModelSpec& spec,
                                             DType dtype, const Device& device) {
-  if (settings.max_model_len > config.max_position_embeddings) {
+  if (settings.max_model_len > spec.max_position_embeddings) {
     return invalid("max_model_len: {} is more than the {} positions of the model; lower it",
-                   settings.max_model_len, config.max_position_embeddings);
+                   settings.max_model_len, spec.max_position_embeddings);
   }
   std::int64_t length =
-      settings.max_model_len > 0 ? settings.max_model_len : config.max_position_embeddings;
+      settings.max_model_len > 0 ? settings.max_model_len : spec.max_position_embeddings;
   constexpr std::int64_t page_tokens = engine_defaults::kPageTokens;
   const auto pages_of = [&](std::int64_t tokens) {
     return (tokens + page_tokens - 1) / page_tokens;
@@ -340,7 +340,7 @@ Result<EngineOptions> choose_engine_options(const EngineSettings& settings, cons
 
   const std::size_t host_tier_bytes = choose_host_tier_bytes(settings);
   TANDEM_ASSIGN(const std::int64_t pages,
-                choose_pool_pages(settings, config, dtype, length, device, host_tier_bytes));
+                choose_pool_pages(settings, spec, dtype, length, device, host_tier_bytes));
   if (pages < pages_of(length)) {
     if (settings.max_model_len > 0) {
       return invalid(
@@ -373,8 +373,8 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
   FirstAdapters first(adapters, settings.strict_adapters);
   TANDEM_TRY(first.check_each(
       [&](const NamedAdapter& adapter) { return check_name(adapter, setup->model_name); }));
-  TANDEM_ASSIGN(setup->config, find_model_spec(settings.model));
-  TANDEM_TRY(check_shards(setup->config, static_cast<std::int32_t>(settings.tensor_parallel)));
+  TANDEM_ASSIGN(setup->spec, find_model_spec(settings.model));
+  TANDEM_TRY(check_shards(setup->spec, static_cast<std::int32_t>(settings.tensor_parallel)));
   if (settings.tensor_parallel > 1 && !settings.record_steps.empty()) {
     return invalid("record_steps: steps of several devices are not recorded; leave it out");
   }
@@ -382,12 +382,11 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
   // The device with the least free memory decides, because all pools have the same size.
   const Device& device = **std::ranges::min_element(
       setup->devices, {}, [](const auto& each) { return each->free_bytes(); });
-  TANDEM_ASSIGN(setup->dtype, choose_dtype(settings, setup->config, device.info().is_cuda));
+  TANDEM_ASSIGN(setup->dtype, choose_dtype(settings, setup->spec, device.info().is_cuda));
   TANDEM_ASSIGN(EngineOptions options,
-                choose_engine_options(settings, setup->config, setup->dtype, device));
-  TANDEM_ASSIGN(options.handoff,
-                choose_handoff(settings, setup->config, setup->dtype, device.info(),
-                               setup->model_name, setup->cores.plan));
+                choose_engine_options(settings, setup->spec, setup->dtype, device));
+  TANDEM_ASSIGN(options.handoff, choose_handoff(settings, setup->spec, setup->dtype, device.info(),
+                                                setup->model_name, setup->cores.plan));
   options.handoff.place = worker_placer(setup->cores);
   choose_first_costs(settings, costs, *setup, options);
   options.adapter_links = link_rule(settings, adapter_roots);
@@ -398,21 +397,21 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
   // Checks all but the weights, in milliseconds, before the model's weights are loaded, which takes
   // minutes.
   TANDEM_TRY(first.check_each([&](const NamedAdapter& adapter) {
-    return PeftFolder::open(adapter.path, setup->config, setup->dtype, options.adapter_links)
+    return PeftFolder::open(adapter.path, setup->spec, setup->dtype, options.adapter_links)
         .status();
   }));
   options.recording = {settings.record_steps,
                        {settings.model, settings.load_format, settings.seed}};
   TANDEM_ASSIGN(const std::unique_ptr<WeightSource> weights, open_weights(settings));
   TANDEM_ASSIGN(setup->tokenizer, open_tokenizer(settings));
-  add_tokenizer_end(settings.model, *setup->tokenizer, setup->config);
+  add_tokenizer_end(settings.model, *setup->tokenizer, setup->spec);
   const bool as_text = settings.special_tokens_in_content == "text";
   setup->text =
       make_text_codec(*setup->tokenizer, setup->chat_templates.get(),
                       as_text ? SpecialTokensInContent::text : SpecialTokensInContent::tokens);
   log::info("{} ({}, {}) on {}: context {} tokens, {} pages of {}", setup->model_name,
-            setup->config.family, to_string(setup->dtype), device_name(*setup),
-            options.max_model_len, options.num_pages, options.page_tokens);
+            setup->spec.family, to_string(setup->dtype), device_name(*setup), options.max_model_len,
+            options.num_pages, options.page_tokens);
 
   const bool terminal = Progress::is_terminal(STDERR_FILENO);
   Progress progress("loading " + setup->model_name, STDERR_FILENO, terminal, setup->clock);
@@ -425,8 +424,8 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
   }
   std::vector<Device*> devices;
   for (const auto& each : setup->devices) devices.push_back(each.get());
-  TANDEM_ASSIGN(setup->engine, Engine::create(options, setup->config, *weights, setup->dtype,
-                                              devices, *setup->tokenizer, setup->clock, told));
+  TANDEM_ASSIGN(setup->engine, Engine::create(options, setup->spec, *weights, setup->dtype, devices,
+                                              *setup->tokenizer, setup->clock, told));
   if (shown) progress.finish();
   TANDEM_TRY(first.check_each(
       [&](const NamedAdapter& adapter) { return load_adapter(*setup->engine, adapter); }));

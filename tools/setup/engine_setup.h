@@ -25,7 +25,7 @@ namespace tandem {
 // Members are destroyed in reverse order: the engine before everything that it uses.
 struct EngineSetup {
   SteadyClock clock;
-  ModelSpec config;
+  ModelSpec spec;
   DType dtype = DType::bf16;
   std::string model_name;
   TakenCores cores;
@@ -64,9 +64,9 @@ bool is_for_gpu(const EngineSettings& settings);  // false if that cannot be fou
 Result<std::unique_ptr<WeightSource>> open_weights(const EngineSettings& settings);
 // Reads DIR/config.json, or returns a preset's shape if `model` names one.
 Result<ModelSpec> find_model_spec(const std::string& model);
-Result<DType> choose_dtype(const EngineSettings& settings, const ModelSpec& config, bool on_gpu);
+Result<DType> choose_dtype(const EngineSettings& settings, const ModelSpec& spec, bool on_gpu);
 // Chooses a context length and a number of pages that fit the settings and the memory; logs them.
-Result<EngineOptions> choose_engine_options(const EngineSettings& settings, const ModelSpec& config,
+Result<EngineOptions> choose_engine_options(const EngineSettings& settings, const ModelSpec& spec,
                                             DType dtype, const Device& device);
 
 }  // namespace tandem

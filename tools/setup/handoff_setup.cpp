@@ -48,12 +48,12 @@ void tell_of_no_workers(const EngineSettings& settings, const DeviceInfo& device
 
 }  // namespace
 
-Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const ModelSpec& config,
+Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const ModelSpec& spec,
                                       DType dtype, const DeviceInfo& device,
                                       const std::string& model_name, const PinPlan& plan) {
   HandoffOptions options = settings.options.handoff;
   if (hands_over(settings.options.adapter_mode)) {
-    TANDEM_ASSIGN(options.costs, choose_costs(settings, config, dtype, device));
+    TANDEM_ASSIGN(options.costs, choose_costs(settings, spec, dtype, device));
   }
   // Set even without workers: routers and pickers are given the cost of a cold start.
   if (settings.link_gbps > 0) {

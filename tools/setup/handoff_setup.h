@@ -14,7 +14,7 @@ namespace tandem {
 
 // Returns no groups if the plan has no workers (by choice or for lack of cores) or the adapter mode
 // uses none; the log says which. A profile that does not fit the machine or model is an error.
-Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const ModelSpec& config,
+Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const ModelSpec& spec,
                                       DType dtype, const DeviceInfo& device,
                                       const std::string& model_name, const PinPlan& plan);
 

@@ -82,7 +82,7 @@ void KeptCosts::keep(const EngineLessons& lessons) {
       written.message());
 }
 
-std::unique_ptr<KeptCosts> open_kept_costs(const EngineSettings& settings, const ModelSpec& config,
+std::unique_ptr<KeptCosts> open_kept_costs(const EngineSettings& settings, const ModelSpec& spec,
                                            DType dtype, const DeviceInfo& device,
                                            const HandoffOptions& handoff) {
   if (settings.learned_costs == kNone || handoff.groups.empty()) return nullptr;
@@ -96,7 +96,7 @@ std::unique_ptr<KeptCosts> open_kept_costs(const EngineSettings& settings, const
     base.workers += static_cast<std::int32_t>(group.cpus.size());
   }
   base.machine = this_machine(device);
-  base.model = this_model(config, dtype, settings.model, settings.tensor_parallel);
+  base.model = this_model(spec, dtype, settings.model, settings.tensor_parallel);
   base.costs = handoff.costs;
   return std::make_unique<KeptCosts>(folder, std::move(base));
 }

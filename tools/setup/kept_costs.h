@@ -38,7 +38,7 @@ class KeptCosts {
 };
 
 // Returns null if nothing is planned from costs or settings.learned_costs turns keeping off.
-std::unique_ptr<KeptCosts> open_kept_costs(const EngineSettings& settings, const ModelSpec& config,
+std::unique_ptr<KeptCosts> open_kept_costs(const EngineSettings& settings, const ModelSpec& spec,
                                            DType dtype, const DeviceInfo& device,
                                            const HandoffOptions& handoff);
 

@@ -51,12 +51,12 @@ Result<std::int64_t> pages_of_setting(const EngineSettings& settings, const Pool
 
 }  // namespace
 
-Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const ModelSpec& config,
+Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const ModelSpec& spec,
                                        DType dtype, std::int64_t max_model_len,
                                        const Device& device, std::size_t host_tier_bytes) {
   const Shard shard{0, static_cast<std::int32_t>(settings.tensor_parallel)};  // the largest
   const PoolLayout layout =
-      PoolLayout::of(shape_of_shard(config, shard.size), dtype, engine_defaults::kPageTokens);
+      PoolLayout::of(shape_of_shard(spec, shard.size), dtype, engine_defaults::kPageTokens);
   const ModelLimits limits{settings.options.max_num_batched_tokens,
                            max_logit_rows(settings.options.max_num_seqs), max_model_len,
                            settings.options.max_lora_rank};
@@ -66,8 +66,8 @@ Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const Mod
       static_cast<double>(gpu ? device.free_bytes()
                               : std::min(device.info().memory_bytes, available_memory()) /
                                     static_cast<std::size_t>(shard.size));
-  const auto weights = static_cast<double>(ModelWeights::bytes_needed(config, shard, dtype));
-  const auto work = static_cast<double>(Model::workspace_bytes(config, shard, dtype, limits));
+  const auto weights = static_cast<double>(ModelWeights::bytes_needed(spec, shard, dtype));
+  const auto work = static_cast<double>(Model::workspace_bytes(spec, shard, dtype, limits));
   const double left = memory - weights - work;
   const auto page_bytes = static_cast<double>(layout.page_bytes);
   const std::optional<MemoryLimit> limit = read_memory_limit();

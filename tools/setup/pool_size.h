@@ -14,7 +14,7 @@ namespace tandem {
 // Pages for sequences of up to `max_model_len` tokens. An error says how much memory is needed,
 // what for, and which settings to change; so it does if this pool, the weights and a host tier of
 // `host_tier_bytes` exceed a container's memory limit.
-Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const ModelSpec& config,
+Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const ModelSpec& spec,
                                        DType dtype, std::int64_t max_model_len,
                                        const Device& device, std::size_t host_tier_bytes);
 

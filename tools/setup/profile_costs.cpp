@@ -22,12 +22,12 @@ ProfileMachine this_machine(const DeviceInfo& device) {
           .quota_cpus = quota ? quota->cpus : 0};
 }
 
-ProfileModel this_model(const ModelSpec& config, DType dtype, const std::string& model,
+ProfileModel this_model(const ModelSpec& spec, DType dtype, const std::string& model,
                         std::int64_t devices) {
-  return ProfileModel::of(config, dtype, name_of_model(model), devices);
+  return ProfileModel::of(spec, dtype, name_of_model(model), devices);
 }
 
-Result<CostModel> choose_costs(const EngineSettings& settings, const ModelSpec& config, DType dtype,
+Result<CostModel> choose_costs(const EngineSettings& settings, const ModelSpec& spec, DType dtype,
                                const DeviceInfo& device) {
   if (settings.profile.empty()) {
     CostModel costs;
@@ -37,7 +37,7 @@ Result<CostModel> choose_costs(const EngineSettings& settings, const ModelSpec& 
   TANDEM_ASSIGN(const Profile profile, read_profile(settings.profile));
   const Status fits =
       check_profile(profile, this_machine(device),
-                    this_model(config, dtype, settings.model, settings.tensor_parallel));
+                    this_model(spec, dtype, settings.model, settings.tensor_parallel));
   if (!fits) return fits.with_context("profile " + settings.profile);
   return profile.costs;
 }

@@ -14,12 +14,12 @@ namespace tandem {
 
 ProfileMachine this_machine(const DeviceInfo& device);
 // `model` is a folder or a shape; its last part is recorded as the model's name.
-ProfileModel this_model(const ModelSpec& config, DType dtype, const std::string& model,
+ProfileModel this_model(const ModelSpec& spec, DType dtype, const std::string& model,
                         std::int64_t devices);
 
 // Returns the costs from settings.profile, or an error if it cannot be read or is for another
 // machine or model. Without a profile: built-in figures, which were measured on an H200.
-Result<CostModel> choose_costs(const EngineSettings& settings, const ModelSpec& config, DType dtype,
+Result<CostModel> choose_costs(const EngineSettings& settings, const ModelSpec& spec, DType dtype,
                                const DeviceInfo& device);
 
 // True if settings.profile is reliable from the first request on: each of its figures was judged

@@ -8,18 +8,19 @@
 namespace tandem {
 
 std::size_t AdapterSlots::matrices_bytes() const {
-  return static_cast<std::size_t>(num_layers_ * kNumModules) * sizeof(LoraMatrix);
+  return static_cast<std::size_t>(num_layers_ * num_modules_) * sizeof(LoraMatrix);
 }
 std::size_t AdapterSlots::chunks_bytes() const {
   return static_cast<std::size_t>((max_chunks_ + 1) / 2 * 2) * sizeof(ChunkId);
 }
 
 Result<AdapterSlots> AdapterSlots::create(Device& device, std::int32_t num_slots,
-                                          std::int64_t num_layers, std::int64_t max_chunks,
-                                          const KvCache& pool) {
+                                          std::int64_t num_layers, std::int64_t num_modules,
+                                          std::int64_t max_chunks, const KvCache& pool) {
   TANDEM_CHECK(num_slots >= 0 && num_layers > 0 && max_chunks > 0);
   AdapterSlots slots;
   slots.num_layers_ = num_layers;
+  slots.num_modules_ = num_modules;
   slots.max_chunks_ = max_chunks;
   if (num_slots == 0) return slots;
   constexpr std::string_view kPurpose = "the adapter tables (lower max_device_adapters)";
@@ -46,15 +47,14 @@ Result<AdapterSlots> AdapterSlots::create(Device& device, std::int32_t num_slots
 void AdapterSlots::write(Stream& stream, SlotId slot, const Adapter& adapter,
                          std::span<const ChunkId> chunks) {
   TANDEM_CHECK(static_cast<std::int64_t>(chunks.size()) <= max_chunks_, "{} chunks", chunks.size());
-  TANDEM_CHECK(static_cast<std::int64_t>(adapter.layers.size()) == num_layers_);
+  TANDEM_CHECK(static_cast<std::int64_t>(adapter.layers.all().size()) ==
+               num_layers_ * num_modules_);
   const auto index = slot.index();
   std::byte* const row = staging_.data() + index * (matrices_bytes() + chunks_bytes());
   written_[index]->synchronize();  // long past, unless the last adapter left within a step
   auto* matrices = reinterpret_cast<LoraMatrix*>(row);
-  for (const auto& layer : adapter.layers) {
-    for (const AdapterMatrix& from : layer) {
-      *matrices++ = {from.a_offset, from.b_offset, from.rank, from.b_stride};
-    }
+  for (const AdapterMatrix& from : adapter.layers.all()) {
+    *matrices++ = {from.a_offset, from.b_offset, from.rank, from.b_stride};
   }
   stream.upload(matrices_.data() + index * matrices_bytes(), row, matrices_bytes());
   if (!chunks.empty()) {

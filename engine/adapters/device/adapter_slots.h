@@ -25,11 +25,11 @@ namespace tandem {
 
 class AdapterSlots {
  public:
-  // Rows for `num_layers` layers and adapters of up to `max_chunks` chunks of `pool`, which
-  // outlives the slots.
+  // Rows for `num_layers` layers of `num_modules` modules and adapters of up to `max_chunks` chunks
+  // of `pool`, which outlives the slots.
   static Result<AdapterSlots> create(Device& device, std::int32_t num_slots,
-                                     std::int64_t num_layers, std::int64_t max_chunks,
-                                     const KvCache& pool);
+                                     std::int64_t num_layers, std::int64_t num_modules,
+                                     std::int64_t max_chunks, const KvCache& pool);
 
   // Enqueues the copies of a slot's rows: on the load stream, before the adapter's bytes, or on the
   // stream that reads them, before the first step that does.
@@ -46,9 +46,10 @@ class AdapterSlots {
   std::size_t chunks_bytes() const;
 
   std::int64_t num_layers_ = 0;
+  std::int64_t num_modules_ = 0;
   std::int64_t max_chunks_ = 0;
   LoraPages pages_;
-  Buffer matrices_;                              // [slots][layers][kNumModules] LoraMatrix
+  Buffer matrices_;                              // [slots][layers][modules] LoraMatrix
   Buffer chunks_;                                // [slots][max_chunks] i32
   Buffer ready_;                                 // pinned, a part for each slot: matrices, chunks
   Buffer staging_;                               // [slots]: staging has been read

@@ -9,36 +9,38 @@
 namespace tandem {
 namespace {
 
-std::int64_t most_chunks(const ModelSpec& config, DType dtype, std::int32_t max_rank,
+std::int64_t most_chunks(const ModelSpec& spec, DType dtype, std::int32_t max_rank,
                          const PoolLayout& layout) {
   std::int64_t elements = 0;
-  for (int m = 0; m < kNumModules; ++m) {
-    const auto module = static_cast<Module>(m);
-    // Rows of B are padded to 16 bytes, matrices to 64.
-    elements += max_rank * module_in(config, module) + (max_rank + 8) * module_out(config, module);
-    elements += 2 * 32;
+  for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
+    for (std::size_t module = 0; module < spec.modules.size(); ++module) {
+      // Rows of B are padded to 16 bytes, matrices to 64.
+      elements += max_rank * module_in(spec, layer, module) +
+                  (max_rank + 8) * module_out(spec, layer, module);
+      elements += 2 * 32;
+    }
   }
-  const std::size_t bytes =
-      static_cast<std::size_t>(elements * config.num_layers()) * size_of(dtype);
+  const std::size_t bytes = static_cast<std::size_t>(elements) * size_of(dtype);
   return std::max<std::int64_t>(1, layout.chunks_for(bytes));
 }
 
 }  // namespace
 
-Result<DeviceTable> DeviceTable::create(std::span<const TierDevice> devices,
-                                        const ModelSpec& config, DType dtype, std::int32_t max_rank,
-                                        std::int32_t num_slots, PagePool& pool) {
+Result<DeviceTable> DeviceTable::create(std::span<const TierDevice> devices, const ModelSpec& spec,
+                                        DType dtype, std::int32_t max_rank, std::int32_t num_slots,
+                                        PagePool& pool) {
   const PoolLayout& layout = devices.front().memory->layout();
   DeviceTable table(layout, pool);
   const std::int64_t all_chunks =
       std::int64_t{pool.shape().num_pages} * pool.shape().chunks_per_page;
-  const ModelSpec shape = shape_of_shard(config, static_cast<std::int32_t>(devices.size()));
+  const ModelSpec shape = shape_of_shard(spec, static_cast<std::int32_t>(devices.size()));
   const std::int64_t chunks = std::min(all_chunks, most_chunks(shape, dtype, max_rank, layout));
   const auto count = static_cast<std::size_t>(num_slots);
   for (const TierDevice& each : devices) {
     TANDEM_ASSIGN(
         AdapterSlots slots,
-        AdapterSlots::create(*each.device, num_slots, config.num_layers(), chunks, *each.memory));
+        AdapterSlots::create(*each.device, num_slots, spec.num_layers(),
+                             static_cast<std::int64_t>(spec.modules.size()), chunks, *each.memory));
     table.slots_.push_back(std::move(slots));
     table.unwritten_.emplace_back().reserve(count);
   }

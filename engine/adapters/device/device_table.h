@@ -50,9 +50,9 @@ struct DeviceRow {
 
 class DeviceTable {
  public:
-  // For adapters of up to `max_rank` of a model of shape `config`. The devices' memory and `pool`
+  // For adapters of up to `max_rank` of a model of shape `spec`. The devices' memory and `pool`
   // outlive the table.
-  static Result<DeviceTable> create(std::span<const TierDevice> devices, const ModelSpec& config,
+  static Result<DeviceTable> create(std::span<const TierDevice> devices, const ModelSpec& spec,
                                     DType dtype, std::int32_t max_rank, std::int32_t num_slots,
                                     PagePool& pool);
 

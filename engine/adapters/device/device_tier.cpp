@@ -9,17 +9,17 @@
 namespace tandem {
 
 Result<std::unique_ptr<DeviceTier>> DeviceTier::create(std::span<const TierDevice> devices,
-                                                       const ModelSpec& config, DType dtype,
+                                                       const ModelSpec& spec, DType dtype,
                                                        std::int32_t max_rank,
                                                        std::int32_t num_slots, PagePool& pool,
                                                        const LoadSignals& signals) {
   TANDEM_ASSIGN(DeviceTable table,
-                DeviceTable::create(devices, config, dtype, max_rank, num_slots, pool));
+                DeviceTable::create(devices, spec, dtype, max_rank, num_slots, pool));
   std::unique_ptr<DeviceTier> tier(new DeviceTier(std::move(table), *devices.front().memory, pool));
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
     LoadSignals told = signals;
     if (rank > 0) told.cold_starts = nullptr;  // the loads on other ranks are the same
-    TANDEM_ASSIGN(auto loads, LoadQueue::create(devices[rank], rank, config, told, tier->table_));
+    TANDEM_ASSIGN(auto loads, LoadQueue::create(devices[rank], rank, spec, told, tier->table_));
     tier->loads_.push_back(std::move(loads));
   }
   tier->ended_.reserve(static_cast<std::size_t>(num_slots));

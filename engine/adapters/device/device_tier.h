@@ -58,20 +58,20 @@ class DeviceLane {
 
 class DeviceTier {
  public:
-  // `devices` share a model of shape `config`. They and `pool` outlive the tier.
+  // `devices` share a model of shape `spec`. They and `pool` outlive the tier.
   static Result<std::unique_ptr<DeviceTier>> create(std::span<const TierDevice> devices,
-                                                    const ModelSpec& config, DType dtype,
+                                                    const ModelSpec& spec, DType dtype,
                                                     std::int32_t max_rank, std::int32_t num_slots,
                                                     PagePool& pool,
                                                     const LoadSignals& signals = {});
   // For one device.
-  static Result<std::unique_ptr<DeviceTier>> create(Device& device, const ModelSpec& config,
+  static Result<std::unique_ptr<DeviceTier>> create(Device& device, const ModelSpec& spec,
                                                     DType dtype, std::int32_t max_rank,
                                                     std::int32_t num_slots, const KvCache& memory,
                                                     PagePool& pool,
                                                     const LoadSignals& signals = {}) {
     const TierDevice one{&device, &memory};
-    return create({&one, 1}, config, dtype, max_rank, num_slots, pool, signals);
+    return create({&one, 1}, spec, dtype, max_rank, num_slots, pool, signals);
   }
   ~DeviceTier();
   DeviceTier(const DeviceTier&) = delete;

@@ -43,13 +43,13 @@ class LoadQueue::Guard {
   const int exceptions_;
 };
 
-LoadQueue::LoadQueue(const TierDevice& device, std::size_t rank, const ModelSpec& config,
+LoadQueue::LoadQueue(const TierDevice& device, std::size_t rank, const ModelSpec& spec,
                      const LoadSignals& signals, DeviceTable& table)
     : device_(device.device),
       memory_(device.memory),
       rank_(rank),
-      config_(config),
-      shape_(shape_of_shard(config, static_cast<std::int32_t>(table.num_devices()))),
+      spec_(spec),
+      shape_(shape_of_shard(spec, static_cast<std::int32_t>(table.num_devices()))),
       signals_(signals),
       table_(&table),
       timer_(*device.device) {
@@ -61,10 +61,10 @@ LoadQueue::LoadQueue(const TierDevice& device, std::size_t rank, const ModelSpec
 }
 
 Result<std::unique_ptr<LoadQueue>> LoadQueue::create(const TierDevice& device, std::size_t rank,
-                                                     const ModelSpec& config,
+                                                     const ModelSpec& spec,
                                                      const LoadSignals& signals,
                                                      DeviceTable& table) {
-  std::unique_ptr<LoadQueue> queue(new LoadQueue(device, rank, config, signals, table));
+  std::unique_ptr<LoadQueue> queue(new LoadQueue(device, rank, spec, signals, table));
   TANDEM_ASSIGN(queue->stream_, device.device->create_stream("adapter load"));
   return queue;
 }
@@ -214,7 +214,7 @@ std::vector<AdapterStrip> LoadQueue::strips(SlotId slot, std::size_t layer, unsi
   const ServedAdapter& adapter = *table_->row(slot).adapter;
   const Shard shard{static_cast<std::int32_t>(rank_),
                     static_cast<std::int32_t>(table_->num_devices())};
-  return strips_of_layer(adapter.contents(), adapter.part(), config_, shape_, shard, layer,
+  return strips_of_layer(adapter.contents(), adapter.part(), spec_, shape_, shard, layer,
                          {(parts & kPartA) != 0, (parts & kPartB) != 0});
 }
 

@@ -79,9 +79,9 @@ struct ArrivingAdapter {
 class LoadQueue {
  public:
   // For the device of this rank of `table`'s, and its part of adapters of a model of shape
-  // `config`. `table` and the device's memory outlive the queue.
+  // `spec`. `table` and the device's memory outlive the queue.
   static Result<std::unique_ptr<LoadQueue>> create(const TierDevice& device, std::size_t rank,
-                                                   const ModelSpec& config,
+                                                   const ModelSpec& spec,
                                                    const LoadSignals& signals, DeviceTable& table);
   ~LoadQueue();  // waits for what is on the stream
 
@@ -185,7 +185,7 @@ class LoadQueue {
     std::uint32_t generation;  // of its load
   };
 
-  LoadQueue(const TierDevice& device, std::size_t rank, const ModelSpec& config,
+  LoadQueue(const TierDevice& device, std::size_t rank, const ModelSpec& spec,
             const LoadSignals& signals, DeviceTable& table);
   // Marks the queue as torn if an exception leaves the scope.
   class Guard;
@@ -212,7 +212,7 @@ class LoadQueue {
   Device* device_;
   const KvCache* memory_;
   const std::size_t rank_;
-  const ModelSpec config_;
+  const ModelSpec spec_;
   const ModelSpec shape_;  // of a shard
   const LoadSignals signals_;
   DeviceTable* table_;

@@ -39,20 +39,20 @@ Result<PeftConfig> parse_peft_config(const OrderedJson& json);
 
 struct PlannedModule {
   std::int64_t layer;
-  Module module;
-  std::int64_t rank;  // 1..kMaxAdapterRank
-  double scale;       // alpha / rank, or alpha / sqrt(rank)
+  std::size_t module;  // row of the base's ModuleTable
+  std::int64_t rank;   // 1..kMaxAdapterRank
+  double scale;        // alpha / rank, or alpha / sqrt(rank)
 };
 
-// Returns the modules of the base that the adapter adapts, by layer and then in the order of
-// Module; at least one. Refuses layers that the base does not have, and adapted embeddings and
+// Returns the modules of the base that the adapter adapts, by layer and then in the order of its
+// ModuleTable; at least one. Refuses layers that the base does not have, and adapted embeddings and
 // heads.
-Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const ModelSpec& config);
+Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const ModelSpec& spec);
 // Returns the names in the list `target_modules` that match no module of the base. Trainers use one
 // list for many model families, and PEFT skips names that the base lacks.
-std::vector<std::string> targets_not_in(const ModelSpec& config, const PeftConfig& peft);
+std::vector<std::string> targets_not_in(const ModelSpec& spec, const PeftConfig& peft);
 
 // Returns, for example, "model.layers.3.self_attn.q_proj".
-std::string module_path(std::int64_t layer, Module module);
+std::string module_path(const ModelSpec& spec, std::int64_t layer, std::size_t module);
 
 }  // namespace tandem

@@ -102,13 +102,13 @@ Status check_tensor(std::string_view path, std::string_view letter, const Tensor
 
 // Explains a tensor that is not in the plan: the base lacks its module, or the module is not
 // targeted.
-Status explain_extra(std::string_view path, const ModelSpec& config) {
+Status explain_extra(std::string_view path, const ModelSpec& spec) {
   if (path == "lm_head" || path.ends_with("embed_tokens")) {
     return invalid("there is LoRA on {}: the embedding and the head are not supported", path);
   }
-  for (std::int64_t layer = 0; layer < config.num_layers(); ++layer) {
-    for (int m = 0; m < kNumModules; ++m) {
-      if (module_path(layer, static_cast<Module>(m)) == path) {
+  for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
+    for (std::size_t module = 0; module < spec.modules.size(); ++module) {
+      if (module_out(spec, layer, module) > 0 && module_path(spec, layer, module) == path) {
         return invalid("there are tensors for {}, which adapter_config.json does not target", path);
       }
     }
@@ -142,21 +142,23 @@ bool all_finite(const std::byte* data, std::size_t count, DType dtype) {
 }
 
 Result<std::vector<PeftJob>> plan_jobs(const std::vector<PlannedModule>& plan, Pairs pairs,
-                                       const ModelSpec& config, Adapter& adapter) {
+                                       const ModelSpec& spec, Adapter& adapter) {
   std::vector<PeftJob> jobs;
   for (const PlannedModule& planned : plan) {
-    const std::string path = module_path(planned.layer, planned.module);
+    const std::string path = module_path(spec, planned.layer, planned.module);
     Pair pair;
     if (const auto it = pairs.find(path); it != pairs.end()) {
       pair = it->second;
       pairs.erase(it);
     }
-    TANDEM_TRY(check_tensor(path, "A", pair.a, planned.rank, module_in(config, planned.module)));
-    TANDEM_TRY(check_tensor(path, "B", pair.b, module_out(config, planned.module), planned.rank));
+    TANDEM_TRY(check_tensor(path, "A", pair.a, planned.rank,
+                            module_in(spec, planned.layer, planned.module)));
+    TANDEM_TRY(check_tensor(path, "B", pair.b, module_out(spec, planned.layer, planned.module),
+                            planned.rank));
     const AdapterMatrix& matrix =
-        append_matrix(adapter, config, planned.layer, planned.module, planned.rank);
+        append_matrix(adapter, spec, planned.layer, planned.module, planned.rank);
     jobs.push_back({.layer = static_cast<std::int32_t>(planned.layer),
-                    .module = planned.module,
+                    .module = static_cast<std::uint16_t>(planned.module),
                     .a_type = *pair.a->dtype,
                     .b_type = *pair.b->dtype,
                     .scale = static_cast<float>(planned.scale),
@@ -167,7 +169,7 @@ Result<std::vector<PeftJob>> plan_jobs(const std::vector<PlannedModule>& plan, P
                     .end = adapter.num_bytes,
                     .matrix = matrix});
   }
-  if (!pairs.empty()) return explain_extra(pairs.begin()->first, config);
+  if (!pairs.empty()) return explain_extra(pairs.begin()->first, spec);
   return jobs;
 }
 
@@ -213,7 +215,7 @@ Status explain_missing_weights(const Folder& opened, Status status) {
 }  // namespace
 
 // The identities are taken before anything is read, so that they cannot stand for older bytes.
-Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelSpec& config, DType dtype,
+Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelSpec& spec, DType dtype,
                                     const LinkRule& links,
                                     std::shared_ptr<const FileProgress> writing) {
   TANDEM_CHECK(dtype != DType::i32);
@@ -222,11 +224,11 @@ Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelSpec& config
   auto source = std::make_shared<PeftSource>();
   TANDEM_ASSIGN(source->config, config_file.identity());
   TANDEM_ASSIGN(const PeftConfig peft, read_config(config_file));
-  Result<std::vector<PlannedModule>> plan = plan_modules(peft, config);
+  Result<std::vector<PlannedModule>> plan = plan_modules(peft, spec);
   if (!plan) return plan.status().with_context(config_file.path());
   warn_once("the setting {} is not known and ignored", peft.ignored);
   warn_once("'target_modules' names {}, which the base does not have: it is passed over",
-            targets_not_in(config, peft));
+            targets_not_in(spec, peft));
 
   Result<File> weights = opened.open_file(kPeftWeightsName, links);
   if (!weights) return explain_missing_weights(opened, weights.status());
@@ -239,10 +241,10 @@ Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelSpec& config
   adapter.path = dir.string();
   adapter.base_model = peft.base_model;
   adapter.dtype = dtype;
-  adapter.layers.resize(static_cast<std::size_t>(config.num_layers()));
+  adapter.layers = AdapterLayers(spec.num_layers(), spec.modules.size());
   Result<Pairs> pairs = pair_tensors(header);
   if (!pairs) return folder.with_path(pairs.status());
-  Result<std::vector<PeftJob>> jobs = plan_jobs(*plan, *std::move(pairs), config, adapter);
+  Result<std::vector<PeftJob>> jobs = plan_jobs(*plan, *std::move(pairs), spec, adapter);
   if (!jobs) return folder.with_path(jobs.status());
   source->jobs = *std::move(jobs);
   folder.source_ = std::move(source);
@@ -343,7 +345,8 @@ Status PeftFolder::fill_b(const PeftJob& job, std::byte* target, PeftScratch& sc
   return {};
 }
 
-Status PeftFolder::check_finite(const PeftJob& job, const std::byte* bytes) const {
+Status PeftFolder::check_finite(const PeftJob& job, const std::byte* bytes,
+                                const ModelSpec& spec) const {
   const auto a = static_cast<std::size_t>(job.matrix.rank * job.in);
   const auto b = static_cast<std::size_t>(job.out * job.matrix.b_stride);
   for (const auto& [letter, begin, count] :
@@ -351,7 +354,7 @@ Status PeftFolder::check_finite(const PeftJob& job, const std::byte* bytes) cons
     if (all_finite(bytes + begin, count, dtype_)) continue;
     return with_path(
         invalid("lora_{} of {} holds a NaN, an infinity, or a value beyond the range of {}", letter,
-                module_path(job.layer, job.module), to_string(dtype_)));
+                module_path(spec, job.layer, job.module), to_string(dtype_)));
   }
   return {};
 }

@@ -29,7 +29,7 @@ class PeftFolder {
   // Refuses what load_peft_adapter() refuses, except for weights that are not finite. Messages name
   // the folder's files, never its path. `writing` is the progress of the weights' file if it is
   // still being written; reads then wait for the bytes that they need.
-  static Result<PeftFolder> open(const std::filesystem::path& dir, const ModelSpec& config,
+  static Result<PeftFolder> open(const std::filesystem::path& dir, const ModelSpec& spec,
                                  DType dtype, const LinkRule& links,
                                  std::shared_ptr<const FileProgress> writing = nullptr);
   // Opens the folder that `source` describes without reading anything. Null if its files have
@@ -45,8 +45,8 @@ class PeftFolder {
 
   // Fills the job's part of the run that starts at `bytes`. Thread-safe.
   Status fill(const PeftJob& job, std::byte* bytes, PeftScratch& scratch) const;
-  // Refuses NaN and infinities in the job's part.
-  Status check_finite(const PeftJob& job, const std::byte* bytes) const;
+  // Refuses NaN and infinities in the job's part. `spec`: the base's, for the message.
+  Status check_finite(const PeftJob& job, const std::byte* bytes, const ModelSpec& spec) const;
 
   // Whether the files are as they were when they were opened. Call it after the last byte was read.
   bool is_unchanged() const;

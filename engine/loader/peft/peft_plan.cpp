@@ -13,14 +13,12 @@ namespace {
 
 using Match = ModuleSet::Match;
 
-constexpr std::array<Module, kNumModules> kAllModules = {
-    Module::q, Module::k, Module::v, Module::o, Module::gate, Module::up, Module::down};
 constexpr std::array<std::string_view, 2> kOutsideLayers = {"model.embed_tokens", "lm_head"};
 
-Status check_base_has_layers(const PeftConfig& peft, const ModelSpec& config) {
-  if (peft.layers.empty() || peft.layers.back() < config.num_layers()) return {};
+Status check_base_has_layers(const PeftConfig& peft, const ModelSpec& spec) {
+  if (peft.layers.empty() || peft.layers.back() < spec.num_layers()) return {};
   return invalid("'layers_to_transform' names layer {}, the base has layers 0 to {}",
-                 peft.layers.back(), config.num_layers() - 1);
+                 peft.layers.back(), spec.num_layers() - 1);
 }
 
 Result<bool> is_excluded(const PeftConfig& peft, std::string_view path) {
@@ -79,7 +77,7 @@ Result<bool> is_targeted(const PeftConfig& peft, const std::vector<PythonRegex>&
 }
 
 // Returns all texts that name a module of the base: its path, and every suffix of whole parts.
-std::set<std::string, std::less<>> names_in(const ModelSpec& config) {
+std::set<std::string, std::less<>> names_in(const ModelSpec& spec) {
   std::set<std::string, std::less<>> names;
   const auto add = [&](std::string_view path) {
     for (std::size_t dot = 0; dot != std::string_view::npos; dot = path.find('.')) {
@@ -88,28 +86,29 @@ std::set<std::string, std::less<>> names_in(const ModelSpec& config) {
     }
   };
   for (const std::string_view path : kOutsideLayers) add(path);
-  for (std::int64_t layer = 0; layer < config.num_layers(); ++layer) {
-    for (const Module module : kAllModules) add(module_path(layer, module));
+  for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
+    for (std::size_t module = 0; module < spec.modules.size(); ++module) {
+      if (module_out(spec, layer, module) > 0) add(module_path(spec, layer, module));
+    }
   }
   return names;
 }
 
 }  // namespace
 
-std::string module_path(std::int64_t layer, Module module) {
-  const bool attention = module <= Module::o;
-  return fmt::format("model.layers.{}.{}.{}", layer, attention ? "self_attn" : "mlp",
-                     to_string(module));
+std::string module_path(const ModelSpec& spec, std::int64_t layer, std::size_t module) {
+  return fmt::format(fmt::runtime(spec.names.layer), layer) + spec.modules[module].path;
 }
 
-Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const ModelSpec& config) {
+Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const ModelSpec& spec) {
   TANDEM_TRY(refuse_embedding_and_head(peft));
-  TANDEM_TRY(check_base_has_layers(peft, config));
+  TANDEM_TRY(check_base_has_layers(peft, spec));
   TANDEM_ASSIGN(const std::vector<PythonRegex> patterns, layer_patterns(peft));
   std::vector<PlannedModule> plan;
-  for (std::int64_t layer = 0; layer < config.num_layers(); ++layer) {
-    for (const Module module : kAllModules) {
-      const std::string path = module_path(layer, module);
+  for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
+    for (std::size_t module = 0; module < spec.modules.size(); ++module) {
+      if (module_out(spec, layer, module) == 0) continue;
+      const std::string path = module_path(spec, layer, module);
       TANDEM_ASSIGN(const bool targeted, is_targeted(peft, patterns, layer, path));
       if (!targeted) continue;
       TANDEM_ASSIGN(const auto own_rank, peft.rank_pattern.find(path));
@@ -124,10 +123,10 @@ Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const Mo
   return plan;
 }
 
-std::vector<std::string> targets_not_in(const ModelSpec& config, const PeftConfig& peft) {
+std::vector<std::string> targets_not_in(const ModelSpec& spec, const PeftConfig& peft) {
   std::vector<std::string> missing;
   if (peft.targets.names().empty()) return missing;
-  const auto there = names_in(config);
+  const auto there = names_in(spec);
   std::ranges::copy_if(peft.targets.names(), std::back_inserter(missing),
                        [&](const std::string& name) { return !there.contains(name); });
   return missing;

@@ -43,7 +43,7 @@ class Reading {
 
   // Makes the reader refuse weights that are not finite. Needed for contents read for the first
   // time.
-  void check_finite() { checks_finite_ = true; }
+  void check_finite(const ModelSpec& base) { checked_base_ = &base; }
 
   Status read() {
     team_.run(jobs_.size(), [this](std::size_t i, std::size_t thread) { fill(i, thread); });
@@ -104,7 +104,8 @@ class Reading {
   Status fill_and_check(std::size_t job, PeftScratch& scratch) const noexcept {
     try {
       TANDEM_TRY(folder_.fill(jobs_[job], target_, scratch));
-      return checks_finite_ ? folder_.check_finite(jobs_[job], target_) : Status();
+      if (checked_base_ == nullptr) return {};
+      return folder_.check_finite(jobs_[job], target_, *checked_base_);
     } catch (const std::exception&) {
       return no_memory();
     }
@@ -162,7 +163,7 @@ class Reading {
   ThreadTeam& team_;
   std::byte* const target_;
   const LayerThere layer_there_;
-  bool checks_finite_ = false;
+  const ModelSpec* checked_base_ = nullptr;  // null: weights need not be finite
   AdapterDigest digest_;
   std::vector<std::atomic<std::int32_t>> layer_jobs_;  // jobs not done
   std::vector<std::atomic<std::int32_t>> piece_jobs_;
@@ -180,28 +181,26 @@ bool same_layout(const Adapter& a, const Adapter& b) {
            x.b_offset == y.b_offset;
   };
   return a.dtype == b.dtype && a.num_bytes == b.num_bytes &&
-         std::ranges::equal(a.layers, b.layers, [&](const auto& x, const auto& y) {
-           return std::ranges::equal(x, y, same);
-         });
+         std::ranges::equal(a.layers.all(), b.layers.all(), same);
 }
 
-Result<Adapter> load_peft_adapter(const std::filesystem::path& dir, const ModelSpec& config,
+Result<Adapter> load_peft_adapter(const std::filesystem::path& dir, const ModelSpec& spec,
                                   DType dtype, const AllocateBytes& allocate, std::int64_t now_ns,
                                   const LinkRule& links) {
   // Fewer bytes are read faster than a thread starts.
   constexpr std::size_t kBytesPerThread = 2 << 20;
-  TANDEM_ASSIGN(const PeftFolder folder, PeftFolder::open(dir, config, dtype, links));
+  TANDEM_ASSIGN(const PeftFolder folder, PeftFolder::open(dir, spec, dtype, links));
   Adapter adapter = folder.adapter();
   TANDEM_TRY(allocate_bytes(adapter, allocate));
   BorrowedTeam borrowed(adapter.num_bytes / kBytesPerThread);
   Reading reading(folder, adapter, borrowed.team(), adapter.bytes.get(), nullptr);
-  reading.check_finite();
+  reading.check_finite(spec);
   TANDEM_ASSIGN(adapter.digest, reading.read_and_digest());
   adapter.source = folder.source(now_ns);
   return adapter;
 }
 
-Result<RereadOutcome> reread_peft_adapter(const std::filesystem::path& dir, const ModelSpec& config,
+Result<RereadOutcome> reread_peft_adapter(const std::filesystem::path& dir, const ModelSpec& spec,
                                           const Adapter& known,
                                           const std::shared_ptr<const PeftSource>& source,
                                           ThreadTeam& team, std::byte* target,
@@ -216,7 +215,7 @@ Result<RereadOutcome> reread_peft_adapter(const std::filesystem::path& dir, cons
       return RereadOutcome{digest == known.digest, true, nullptr};
     }
   }
-  TANDEM_ASSIGN(const PeftFolder folder, PeftFolder::open(dir, config, known.dtype, links));
+  TANDEM_ASSIGN(const PeftFolder folder, PeftFolder::open(dir, spec, known.dtype, links));
   if (!same_layout(folder.adapter(), known)) return RereadOutcome{};
   Reading reading(folder, known, team, target, layer_there);
   TANDEM_ASSIGN(const std::string digest, reading.read_and_digest());
@@ -225,16 +224,16 @@ Result<RereadOutcome> reread_peft_adapter(const std::filesystem::path& dir, cons
 }
 
 Result<std::string> read_arriving_peft_adapter(
-    const std::filesystem::path& dir, const ModelSpec& config, DType dtype,
+    const std::filesystem::path& dir, const ModelSpec& spec, DType dtype,
     std::shared_ptr<const FileProgress> writing,
     const std::function<Result<std::byte*>(const Adapter& layout)>& begin,
     const std::function<void(std::size_t layer)>& layer_there, const LinkRule& links) {
   TANDEM_ASSIGN(const PeftFolder folder,
-                PeftFolder::open(dir, config, dtype, links, std::move(writing)));
+                PeftFolder::open(dir, spec, dtype, links, std::move(writing)));
   TANDEM_ASSIGN(std::byte* const target, begin(folder.adapter()));
   ThreadTeam alone(0);
   Reading reading(folder, folder.adapter(), alone, target, layer_there);
-  reading.check_finite();
+  reading.check_finite(spec);
   return reading.read_as_it_comes();
 }
 

@@ -26,7 +26,7 @@ namespace tandem {
 // not fit, ranks outside 1..512, tensors missing or left over, NaN or infinite weights. The bytes
 // come from `allocate`, by default from the heap. For `now_ns` see FileIdentity::vouches. Messages
 // do not contain DIR's path.
-Result<Adapter> load_peft_adapter(const std::filesystem::path& dir, const ModelSpec& config,
+Result<Adapter> load_peft_adapter(const std::filesystem::path& dir, const ModelSpec& spec,
                                   DType dtype, const AllocateBytes& allocate = nullptr,
                                   std::int64_t now_ns = unix_now_ns(), const LinkRule& links = {});
 
@@ -46,7 +46,7 @@ struct RereadOutcome {
 // Otherwise, or if `source` is null, everything is read and compared by digest; a difference may
 // then show only after every layer was reported. Refuses unreadable files as load_peft_adapter()
 // does.
-Result<RereadOutcome> reread_peft_adapter(const std::filesystem::path& dir, const ModelSpec& config,
+Result<RereadOutcome> reread_peft_adapter(const std::filesystem::path& dir, const ModelSpec& spec,
                                           const Adapter& known,
                                           const std::shared_ptr<const PeftSource>& source,
                                           ThreadTeam& team, std::byte* target,
@@ -61,7 +61,7 @@ Result<RereadOutcome> reread_peft_adapter(const std::filesystem::path& dir, cons
 // Returns the digest of the bytes that arrived, which may differ from the expected one. Refuses
 // what load_peft_adapter() and `begin` refuse, and fails if `writing` fails.
 Result<std::string> read_arriving_peft_adapter(
-    const std::filesystem::path& dir, const ModelSpec& config, DType dtype,
+    const std::filesystem::path& dir, const ModelSpec& spec, DType dtype,
     std::shared_ptr<const FileProgress> writing,
     const std::function<Result<std::byte*>(const Adapter& layout)>& begin,
     const std::function<void(std::size_t layer)>& layer_there, const LinkRule& links = {});

@@ -20,7 +20,7 @@ inline constexpr std::uint64_t kMaxPeftConfigBytes = 1 << 20;
 // One module of one layer: a part of the run of bytes that is read and converted independently.
 struct PeftJob {
   std::int32_t layer = 0;
-  Module module = Module::q;
+  std::uint16_t module = 0;   // row of the base's ModuleTable
   DType a_type = DType::f32;  // in the file: A [rank, in] and B [out, rank], dense
   DType b_type = DType::f32;
   float scale = 1;

@@ -9,6 +9,8 @@
 namespace tandem {
 namespace {
 
+static_assert(kMaxModulesOfSite == LoraModules::kMaxModules);
+
 // The first bytes of `room` as a dense matrix with `rows` rows, as many as the step has.
 TensorView narrow(const TensorView& room, std::int32_t rows, std::int64_t cols) {
   TANDEM_CHECK(rows * cols <= room.num_elements(), "{} rows of {} in {}", rows, cols,
@@ -17,8 +19,11 @@ TensorView narrow(const TensorView& room, std::int32_t rows, std::int64_t cols) 
 }
 
 // The job of a projection's place, from that of the first place.
-HandoffJob job_at(HandoffJob job, std::int64_t layer, Site site) {
-  const std::size_t at = offer_at(static_cast<std::size_t>(layer), static_cast<std::size_t>(site));
+HandoffJob job_at(const LayerStep& step, const AdaptedLinear& linear) {
+  HandoffJob job = step.job;
+  const std::size_t at =
+      offer_at(step.part.spec.modules.num_sites(), static_cast<std::size_t>(linear.layer),
+               static_cast<std::size_t>(linear.site));
   job.turn += at;
   job.tickets += at * kMaxColdGroups;
   if (job.time != nullptr) job.time += at;
@@ -65,10 +70,10 @@ void sum_halves(LayerStep& step, LoraArgs args) {
   if (args.out[0].cols() > 0) step.stream.lora(args);
 }
 
-// True for o and down in a shard: a shard has only its columns of x there, and computes a part of
-// the sum.
+// True for projections that are cut by rows, in a shard: it has only its columns of x there, and
+// computes a part of the sum.
 bool is_part_of_sum(const LayerStep& step, Site site) {
-  return !step.part.is_whole() && (site == Site::o || site == Site::down);
+  return !step.part.is_whole() && step.part.spec.modules.by_rows(site);
 }
 
 void offer(LayerStep& step, const AdaptedLinear& linear) {
@@ -76,7 +81,7 @@ void offer(LayerStep& step, const AdaptedLinear& linear) {
   const std::int64_t num_layers = step.part.spec.num_layers();
   const std::int64_t row = handoff.whole_loads ? num_layers : linear.layer;
   OfferArgs args;
-  static_cast<HandoffJob&>(args) = job_at(step.job, linear.layer, linear.site);
+  static_cast<HandoffJob&>(args) = job_at(step, linear);
   args.x = linear.x;
   args.x_is_part = is_part_of_sum(step, linear.site);
   args.shown = handoff.shown;
@@ -89,12 +94,13 @@ void offer(LayerStep& step, const AdaptedLinear& linear) {
 
 LoraArgs lora_args(const LayerStep& step, const AdaptedLinear& linear, bool offered) {
   const StepInput& input = step.input;
-  const auto site = static_cast<std::size_t>(linear.site);
+  const ModuleTable& modules = step.part.spec.modules;
+  const auto num_modules = static_cast<std::int64_t>(modules.size());
   LoraArgs args;
   args.x = linear.x;
-  args.table = step.adapters.matrices + linear.layer * kNumModules +
-               static_cast<std::int32_t>(kFirstModuleOfSite[site]);
-  args.slot_stride = step.part.spec.num_layers() * kNumModules;
+  args.table = step.adapters.matrices + linear.layer * num_modules +
+               static_cast<std::int64_t>(modules.first_of(linear.site));
+  args.slot_stride = step.part.spec.num_layers() * num_modules;
   args.pages = step.adapters.pages;
   for (const TensorView& out : linear.outs) args.out[args.num_modules++] = out;
   args.rows = input.lora_rows;
@@ -121,7 +127,7 @@ void accept(LayerStep& step, const AdaptedLinear& linear, const LoraModules& mod
   const StepHandoff& handoff = *step.handoff;
   const LayerHandoff& planned = handoff.layers[static_cast<std::size_t>(linear.layer)];
   AcceptArgs args;
-  static_cast<HandoffJob&>(args) = job_at(step.job, linear.layer, linear.site);
+  static_cast<HandoffJob&>(args) = job_at(step, linear);
   static_cast<LoraModules&>(args) = modules;
   args.is_sum = is_part_of_sum(step, linear.site);
   args.dtype = step.part.dtype;

@@ -21,6 +21,23 @@ Status check_layer(const ModelSpec& spec, const LayerSpec& layer) {
   return refuse(layer.residual_multiplier != 1, "multipliers of the residual");
 }
 
+// The modules of attention with grouped queries and of a gated MLP.
+ModuleTable decoder_modules() {
+  using Model = const ModelSpec&;
+  using Layer = const LayerSpec&;
+  const AdaptedModule::Columns hidden = [](Model model, Layer) { return model.hidden_size; };
+  const AdaptedModule::Columns q = [](Model, Layer layer) { return layer.attention.q_size(); };
+  const AdaptedModule::Columns kv = [](Model, Layer layer) { return layer.attention.kv_size(); };
+  const AdaptedModule::Columns ffn = [](Model, Layer layer) { return layer.mlp.size; };
+  return ModuleTable({{"self_attn.q_proj", Site::qkv, hidden, q},
+                      {"self_attn.k_proj", Site::qkv, hidden, kv},
+                      {"self_attn.v_proj", Site::qkv, hidden, kv},
+                      {"self_attn.o_proj", Site::o, q, hidden, true},
+                      {"mlp.gate_proj", Site::gate_up, hidden, ffn},
+                      {"mlp.up_proj", Site::gate_up, hidden, ffn},
+                      {"mlp.down_proj", Site::down, ffn, hidden, true}});
+}
+
 }  // namespace
 
 Status check_computable(const ModelSpec& spec) {
@@ -35,7 +52,6 @@ Status check_computable(const ModelSpec& spec) {
 
 ModelSpec decoder_of(const DecoderShape& shape) {
   ModelSpec spec;
-  spec.family = shape.family;
   spec.hidden_size = shape.hidden_size;
   spec.vocab_size = shape.vocab_size;
   spec.max_position_embeddings = shape.max_position_embeddings;
@@ -51,6 +67,7 @@ ModelSpec decoder_of(const DecoderShape& shape) {
   layer.attention.o_bias = shape.o_bias;
   layer.attention.qk_norm = shape.qk_norm;
   layer.mlp.size = shape.ffn_size;
+  spec.modules = decoder_modules();
   spec.layers.assign(static_cast<std::size_t>(shape.num_layers), layer);
   return spec;
 }

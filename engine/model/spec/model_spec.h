@@ -16,6 +16,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "engine/model/spec/module_table.h"
 
 namespace tandem {
 
@@ -102,6 +103,7 @@ struct ModelSpec {
   std::vector<RotarySpec> rotary;    // AttentionSpec::rotary is an index of it
   std::vector<LayerSpec> layers;
   TensorNames names;
+  ModuleTable modules;        // that adapters may adapt
   DType dtype = DType::bf16;  // of the checkpoint
   std::vector<std::int32_t> eos_token_ids;
   std::optional<std::int32_t> bos_token_id;
@@ -121,7 +123,6 @@ struct ModelSpec {
 // A decoder whose layers are all the same, as a few numbers: families of dense models read one, and
 // presets and tests make one up.
 struct DecoderShape {
-  std::string family = "llama";
   std::int64_t hidden_size = 0;
   std::int64_t num_layers = 0;
   std::int64_t num_heads = 0;

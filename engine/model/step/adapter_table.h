@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-// The adapters' matrices: [slots][layers][kNumModules] in device memory.
+// The adapters' matrices: [slots][layers][modules] in device memory.
 struct AdapterTable {
   const LoraMatrix* matrices = nullptr;
   LoraPages pages;

@@ -43,12 +43,13 @@ SiteSet LoraHalves::choose(std::int32_t rows, std::int32_t max_rank, const SiteR
   if (!any() || rows > shape_.max_rows) return {};
   const std::int64_t share = lora_share(max_rank, shape_.num_devices);
   SiteSet wanted;
-  for (const Site site : {Site::qkv, Site::o, Site::gate_up, Site::down}) {
-    const std::int32_t here = ranks[static_cast<std::size_t>(site)];
-    const bool by_rows = site == Site::o || site == Site::down;
-    if (here == 0 || (by_rows && options_.sharding != LoraSharding::s_lora)) continue;
+  for (std::size_t s = 0; s < shape_.modules.num_sites(); ++s) {
+    const auto site = static_cast<Site>(s);
+    const std::int32_t here = ranks[s];
+    if (here == 0 || (shape_.modules.by_rows(site) && options_.sharding != LoraSharding::s_lora))
+      continue;
     if (options_.sharding != LoraSharding::automatic ||
-        pays(here, rows, shape_.num_devices * num_modules_of(site) * share)) {
+        pays(here, rows, shape_.num_devices * num_modules(site) * share)) {
       wanted.add(site);
     }
   }
@@ -60,7 +61,7 @@ std::vector<SiteSet> LoraHalves::possible(std::int32_t rows, std::int32_t max_ra
   std::vector<SiteSet> found;
   for (const SiteSet set : sets()) {
     const auto may_pay = [&](Site site) {
-      const std::int64_t ranks = std::int64_t{rows} * max_rank * num_modules_of(site);
+      const std::int64_t ranks = std::int64_t{rows} * max_rank * num_modules(site);
       return !set.has(site) || pays(ranks, 0, 0);
     };
     if (options_.sharding != LoraSharding::automatic ||

@@ -29,6 +29,7 @@ class LoraHalves {
     std::int64_t hidden_size = 0;  // the input size of q, k, v, gate and up
     DType dtype = DType::bf16;
     std::int32_t max_rows = 0;  // of a decode step that may be halved
+    ModuleTable modules;
   };
 
   // Chooses no site, as for one device.
@@ -49,6 +50,9 @@ class LoraHalves {
 
  private:
   std::span<const SiteSet> sets() const;
+  std::int64_t num_modules(Site site) const {
+    return static_cast<std::int64_t>(shape_.modules.num_of(site));
+  }
   // `v_columns`: those of all devices' shares.
   bool pays(std::int64_t ranks, std::int64_t rows, std::int64_t v_columns) const;
 

@@ -4,7 +4,7 @@
 #include <compare>
 #include <initializer_list>
 
-#include "engine/loader/adapter.h"
+#include "engine/model/spec/module_table.h"
 
 namespace tandem {
 
@@ -18,7 +18,11 @@ class SiteSet {
   constexpr void add(SiteSet sites) { bits_ |= sites.bits_; }
   constexpr bool has(Site site) const { return (bits_ & bit(site)) != 0; }
   constexpr bool has_all(SiteSet others) const { return (bits_ & others.bits_) == others.bits_; }
-  static constexpr SiteSet all() { return {Site::qkv, Site::o, Site::gate_up, Site::down}; }
+  static constexpr SiteSet all() {  // of any model
+    SiteSet sites;
+    sites.bits_ = (1U << kMaxSites) - 1;
+    return sites;
+  }
   friend constexpr auto operator<=>(const SiteSet&, const SiteSet&) = default;  // NOLINT(*-nullptr)
 
  private:

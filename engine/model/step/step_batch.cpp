@@ -228,13 +228,12 @@ SiteRanks StepBatch::site_ranks() const {
 }
 
 SiteSet StepBatch::adapted() const {
-  constexpr std::array kSites = {Site::qkv, Site::o, Site::gate_up, Site::down};
   SiteSet sites;
   for (const SequenceAdapter& each : adapters_) {
     if (each.adapter.max_rank == 0) continue;
     if (each.adapter.site_ranks == SiteRanks{}) return SiteSet::all();
-    for (const Site site : kSites) {
-      if (each.adapter.site_ranks[static_cast<std::size_t>(site)] > 0) sites.add(site);
+    for (std::size_t site = 0; site < kMaxSites; ++site) {
+      if (each.adapter.site_ranks[site] > 0) sites.add(static_cast<Site>(site));
     }
   }
   return sites;

@@ -19,24 +19,25 @@ namespace tandem {
 struct SiteHandoff {
   std::uint64_t cpu_groups = 0;
   std::uint64_t xa_groups = 0;
+  // For each module of the site, the mask of the groups whose adapter has it in this layer
+  // (HandoffTurn).
+  std::array<std::uint64_t, kMaxModulesOfSite> adapted = {};
   bool offered() const { return (cpu_groups | xa_groups) != 0; }
 };
 
 // The plan for one layer of a step.
 struct LayerHandoff {
-  std::array<SiteHandoff, kNumSites> sites;
-  // For each module, the mask of the groups whose adapter has it in this layer (AcceptArgs).
-  std::array<std::uint64_t, kNumModules> adapted = {};
+  std::array<SiteHandoff, kMaxSites> sites;  // those past the model's are empty
 };
 
-// The place of a projection in arrays over the offers of a step. Projections without an offer have
-// a place, too.
-constexpr std::size_t offer_at(std::size_t layer, std::size_t site) {
-  return layer * kNumSites + site;
+// The place of a projection in arrays over the offers of a step, for a model with `num_sites`
+// (ModuleTable). Projections without an offer have a place, too.
+constexpr std::size_t offer_at(std::size_t num_sites, std::size_t layer, std::size_t site) {
+  return layer * num_sites + site;
 }
 
 // Pointers are to device memory unless noted otherwise. Each offer has its data at its place:
-// HandoffTurn [layers * kNumSites], as many times, tickets [layers * kNumSites][kMaxColdGroups].
+// HandoffTurn [layers * sites], as many times, tickets [layers * sites][kMaxColdGroups].
 struct StepHandoff {
   // HandoffTurn, tickets and time of the first place. compute() fills in the rows and segments of
   // the step's StepInput. HandoffTurn::sequence rises by one from offer to offer, in the order of

@@ -22,7 +22,7 @@ class AdapterBeingRead {
   static constexpr std::int32_t kLayers = 5;
 
   explicit AdapterBeingRead(double link_bytes_per_s) {
-    const Adapter whole = make_dummy_adapter(config, DType::f32, 16, {Module::q, Module::down}, 1);
+    const Adapter whole = make_dummy_adapter(config, DType::f32, 16, {"q_proj", "down_proj"}, 1);
     const AdapterBytes bytes =
         host->take(AdapterReading::bytes_with_words(whole.num_bytes, kLayers)).value();
     std::memcpy(bytes.get(), whole.bytes.get(), whole.num_bytes);

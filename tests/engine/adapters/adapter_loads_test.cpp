@@ -23,7 +23,8 @@ using ::testing::HasSubstr;
 using testing::TempDir;
 
 constexpr std::int32_t kAdapters = 12;
-const std::vector<Module> kModules = {Module::q, Module::v, Module::o, Module::up, Module::down};
+const std::vector<std::string_view> kModules = {"q_proj", "v_proj", "o_proj", "up_proj",
+                                                "down_proj"};
 const ModelSpec kModel = small_model(6);
 
 std::string name_of(std::int32_t i) {

@@ -31,7 +31,7 @@ class AdapterReadingTest : public ::testing::Test {
  protected:
   AdapterReadingTest() {
     adapter_.num_bytes = 100;
-    adapter_.layers.resize(4);
+    adapter_.layers = AdapterLayers(4, 1);
     for (const std::size_t layer : {0U, 2U, 3U}) adapter_.layers[layer][0].rank = 8;
     memory_.resize(AdapterReading::bytes_with_words(100, 4) / 4, ~0U);
     reading_.emplace(adapter_, reinterpret_cast<std::byte*>(memory_.data()), 9);
@@ -178,7 +178,7 @@ class AdaptersBeingRead : public ::testing::Test {
     return true;
   }
 
-  static inline const std::vector<Module> kModules = {Module::q, Module::down};
+  static inline const std::vector<std::string_view> kModules = {"q_proj", "down_proj"};
   static inline std::atomic<std::int64_t> later_ns_ = 0;
   static constexpr std::int32_t kPages = 60;
   testing::TempDir dir_;

@@ -24,14 +24,14 @@ class FullHostTier : public ::testing::Test {
  protected:
   FullHostTier() {
     const std::size_t bytes =
-        make_dummy_adapter(config_, DType::f32, 16, {Module::q}, 1).num_bytes + 4096;
+        make_dummy_adapter(config_, DType::f32, 16, {"q_proj"}, 1).num_bytes + 4096;
     store_ = AdapterStore::create(*device_, config_, DType::f32, {8, 64, bytes}).value();
     EXPECT_TRUE(load("a").ok());
     held_ = store_->find("a")->home().copy().bytes;
     EXPECT_NE(held_, nullptr);
   }
   Status load(const std::string& name) {
-    return store_->load(name, testing::write_peft_adapter(dir_, name, config_, 16, {Module::q}, 1),
+    return store_->load(name, testing::write_peft_adapter(dir_, name, config_, 16, {"q_proj"}, 1),
                         false, false);
   }
   std::future<Status> wait_with(const std::string& name) {
@@ -86,10 +86,10 @@ TEST(AdapterStoreFiles, AreThoseThatTheAdapterWasReadFrom) {
   AdapterStoreOptions options;
   options.now_ns = [] { return unix_now_ns() + 60'000'000'000; };  // the files count as old then
   const auto store = AdapterStore::create(*device, config, DType::f32, options).value();
-  const std::string folder = testing::write_peft_adapter(dir, "a", config, 16, {Module::q}, 1);
+  const std::string folder = testing::write_peft_adapter(dir, "a", config, 16, {"q_proj"}, 1);
   ASSERT_TRUE(store->load("a", folder, false, false).ok());
   ASSERT_TRUE(
-      store->add("dummy", make_dummy_adapter(config, DType::f32, 8, {Module::q}, 2), false, false)
+      store->add("dummy", make_dummy_adapter(config, DType::f32, 8, {"q_proj"}, 2), false, false)
           .ok());
   const AdapterLease a = store->find("a");
   if (a->home().folder().source == nullptr) GTEST_SKIP() << "files here cannot be told by times";
@@ -109,7 +109,7 @@ TEST(AdapterStoreFiles, AreThoseThatTheAdapterWasReadFrom) {
                 .status()
                 .code(),
             StatusCode::not_found);
-  testing::write_peft_adapter(dir, "a", config, 16, {Module::q}, 3);
+  testing::write_peft_adapter(dir, "a", config, 16, {"q_proj"}, 3);
   EXPECT_THAT(store->open_file(digest, "adapter_model.safetensors").status().message(),
               HasSubstr("have changed since they were read"));
 }
@@ -120,12 +120,12 @@ TEST(AdapterStoreFiles, AreNotReadThroughALinkInTheirFoldersPlace) {
   const ModelSpec config = small_model(2);
   const testing::TempDir dir;
   const auto device = make_test_device();
-  const std::size_t one = make_dummy_adapter(config, DType::f32, 16, {Module::q}, 1).num_bytes;
+  const std::size_t one = make_dummy_adapter(config, DType::f32, 16, {"q_proj"}, 1).num_bytes;
   std::counting_semaphore<> news(0);
   const auto store = AdapterStore::create(*device, config, DType::f32, {8, 64, one + 4096}).value();
   store->on_news([&] { news.release(); });
   const auto write = [&](const char* name) {
-    return testing::write_peft_adapter(dir, name, config, 16, {Module::q}, 1);
+    return testing::write_peft_adapter(dir, name, config, 16, {"q_proj"}, 1);
   };
   const std::string folder = write("a");
   ASSERT_TRUE(store->load("a", folder, false, false).ok());

@@ -9,6 +9,7 @@
 #include "engine/loader/adapter_layout.h"
 #include "tests/support/small_model.h"
 #include "tests/support/test_seed.h"
+#include "tests/support/uneven_model.h"
 
 namespace tandem::test {
 namespace {
@@ -18,12 +19,13 @@ namespace {
 Adapter numbered_adapter(const ModelSpec& config, std::mt19937& random) {
   Adapter adapter;
   adapter.dtype = DType::f32;
-  adapter.layers.resize(static_cast<std::size_t>(config.num_layers()));
+  adapter.layers = AdapterLayers(config.num_layers(), config.modules.size());
   std::uniform_int_distribution<int> rank(-3, 9);
   for (std::int64_t layer = 0; layer < config.num_layers(); ++layer) {
-    for (int m = 0; m < kNumModules; ++m) {
+    for (std::size_t module = 0; module < config.modules.size(); ++module) {
       const int drawn = rank(random);
-      if (drawn > 0) append_matrix(adapter, config, layer, static_cast<Module>(m), drawn);
+      if (drawn <= 0 || module_out(config, layer, module) == 0) continue;
+      append_matrix(adapter, config, layer, module, drawn);
     }
   }
   if (!allocate_bytes(adapter).ok()) ADD_FAILURE();
@@ -64,23 +66,25 @@ std::vector<float> brought(const Adapter& adapter, const Adapter& part, const Mo
 TEST(AdapterStrips, BringEachRankItsRowsOfBAndColumnsOfA) {
   std::mt19937 random(static_cast<std::mt19937::result_type>(test_seed()));
   for (int round = 0; round < 24; ++round) {
-    const ModelSpec config = small_model(1 + round % 3);
+    const std::int64_t layers = 1 + round % 3;
+    const ModelSpec config = round % 2 == 0 ? small_model(layers) : uneven_model(layers, random);
     const Adapter adapter = numbered_adapter(config, random);
     const auto* const whole = reinterpret_cast<const float*>(adapter.bytes.get());
-    const std::int32_t size = 1 + round % 2;
+    const std::int32_t size = 1 + round / 2 % 2;
     const ModelSpec shape = shape_of_shard(config, size);
     const Adapter part = device_layout(adapter, config, size);
     for (std::int32_t rank = 0; rank < size; ++rank) {
       const std::vector<float> device =
-          brought(adapter, part, config, {rank, size}, (round & 4) != 0);
+          brought(adapter, part, config, {rank, size}, round % 8 >= 4);
       for (std::size_t layer = 0; layer < adapter.layers.size(); ++layer) {
-        for (int m = 0; m < kNumModules; ++m) {
-          const auto module = static_cast<Module>(m);
-          const AdapterMatrix& from = adapter.layers[layer][static_cast<std::size_t>(m)];
-          const AdapterMatrix& to = part.layers[layer][static_cast<std::size_t>(m)];
+        const auto number = static_cast<std::int64_t>(layer);
+        for (std::size_t module = 0; module < config.modules.size(); ++module) {
+          const std::string& path = config.modules[module].path;
+          const AdapterMatrix& from = adapter.layers[layer][module];
+          const AdapterMatrix& to = part.layers[layer][module];
           ASSERT_EQ(from.rank, to.rank);
-          const std::int64_t in = module_in(shape, module);
-          const std::int64_t all_in = module_in(config, module);
+          const std::int64_t in = module_in(shape, number, module);
+          const std::int64_t all_in = module_in(config, number, module);
           const std::int64_t first_in = all_in == in ? 0 : rank * in;
           for (std::int64_t r = 0; r < from.rank; ++r) {
             for (std::int64_t i = 0; i < in; ++i) {
@@ -88,16 +92,16 @@ TEST(AdapterStrips, BringEachRankItsRowsOfBAndColumnsOfA) {
               const auto was =
                   static_cast<std::int64_t>(from.a_offset / 4) + r * all_in + first_in + i;
               ASSERT_EQ(device[static_cast<std::size_t>(at)], whole[was])
-                  << to_string(module) << " A, row " << r << ", rank " << rank << " of " << size;
+                  << path << " A, row " << r << ", rank " << rank << " of " << size;
             }
           }
-          const std::int64_t out = from.rank == 0 ? 0 : module_out(shape, module);
-          const std::int64_t first_out = module_out(config, module) == out ? 0 : rank * out;
+          const std::int64_t out = from.rank == 0 ? 0 : module_out(shape, number, module);
+          const std::int64_t first_out = module_out(config, number, module) == out ? 0 : rank * out;
           for (std::int64_t o = 0; o < out * from.b_stride; ++o) {
             const auto at = static_cast<std::int64_t>(to.b_offset / 4) + o;
             const auto was =
                 static_cast<std::int64_t>(from.b_offset / 4) + first_out * from.b_stride + o;
-            ASSERT_EQ(device[static_cast<std::size_t>(at)], whole[was]) << to_string(module);
+            ASSERT_EQ(device[static_cast<std::size_t>(at)], whole[was]) << path;
           }
         }
       }
@@ -106,9 +110,9 @@ TEST(AdapterStrips, BringEachRankItsRowsOfBAndColumnsOfA) {
 }
 
 TEST(AdapterStrips, OfAWholeLayerAreOne) {
-  using enum Module;
   const ModelSpec config = small_model(3);
-  const Adapter adapter = make_dummy_adapter(config, DType::bf16, 12, {q, k, v, o, down}, 1);
+  const Adapter adapter = make_dummy_adapter(
+      config, DType::bf16, 12, {"q_proj", "k_proj", "v_proj", "o_proj", "down_proj"}, 1);
   const Adapter part = device_layout(adapter, config, 1);
   EXPECT_EQ(part.num_bytes, adapter.num_bytes);
   for (std::size_t layer = 0; layer < 3; ++layer) {

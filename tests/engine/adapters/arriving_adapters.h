@@ -31,7 +31,7 @@ namespace tandem::test {
 inline constexpr std::chrono::seconds kPatience{20};
 // Longer than any test delays a sender: even on a slow machine the reading is not given up.
 inline constexpr std::chrono::seconds kLongestHeld{120};
-inline const std::vector<Module> kModules = {Module::q, Module::v, Module::o, Module::down};
+inline const std::vector<std::string_view> kModules = {"q_proj", "v_proj", "o_proj", "down_proj"};
 
 // Writes an adapter's files, as far as the test wants, into a folder that is being read.
 class Sender {

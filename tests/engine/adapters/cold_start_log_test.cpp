@@ -19,7 +19,7 @@ std::unique_ptr<ServedAdapter> adapter_of(const std::string& name) {
   Adapter contents;
   contents.max_rank = 16;
   contents.num_bytes = 4096;
-  contents.layers.resize(3);
+  contents.layers = AdapterLayers(3, 1);
   Adapter part = contents;
   static const std::unique_ptr<Device> device = test::make_test_device();
   static const std::shared_ptr<HostTier> host = HostTier::create(*device, 1 << 16).value();

@@ -20,7 +20,7 @@ namespace {
 class HeldSamples : public ::testing::Test {
  protected:
   HeldSamples() {
-    const std::vector<Module> modules = {Module::q, Module::down};
+    const std::vector<std::string_view> modules = {"q_proj", "down_proj"};
     path_ = testing::write_peft_adapter(dir_, "a", config_, 16, modules, 1);
     const std::string other = testing::write_peft_adapter(dir_, "b", config_, 16, modules, 2);
     EngineOptions options = small_engine_options(256);

@@ -66,9 +66,12 @@ class LoraShardings : public ::testing::TestWithParam<std::tuple<LoraSharding, i
     made.engine = Engine::create(options, config_, *make_dummy_weights(7), DType::f32, devices,
                                  *tokenizer_, clock_, nullptr)
                       .value();
-    using enum Module;
-    const std::vector<std::vector<Module>> kinds = {
-        {q, k, v}, {q, k, v, o, gate, up, down}, {q, v, down}, {k, o, up}, {gate, up, down}};
+    const std::vector<std::vector<std::string_view>> kinds = {
+        {"q_proj", "k_proj", "v_proj"},
+        {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"},
+        {"q_proj", "v_proj", "down_proj"},
+        {"k_proj", "o_proj", "up_proj"},
+        {"gate_proj", "up_proj", "down_proj"}};
     for (std::size_t i = 0; i < std::size(kRanks); ++i) {
       Adapter adapter =
           make_dummy_adapter(config_, DType::f32, kRanks[i], kinds[i % kinds.size()], 100 + i);

@@ -161,7 +161,7 @@ class MemoryFailure : public ::testing::Test {
     std::vector<std::string> names;
     for (int i = 0; i < n; ++i) {
       names.push_back(fmt::format("a{}", i));
-      Adapter adapter = make_dummy_adapter(config, DType::f32, 4 + 3 * i, {Module::q, Module::down},
+      Adapter adapter = make_dummy_adapter(config, DType::f32, 4 + 3 * i, {"q_proj", "down_proj"},
                                            static_cast<std::uint64_t>(i));
       EXPECT_TRUE(engine.adapter_store().add(names.back(), std::move(adapter), false, false).ok());
     }

@@ -45,13 +45,13 @@ TEST_P(OddShapes, AnswerTheSameAloneAndInABatchOfAdapters) {
   options.host_tier_bytes = std::size_t{128} << 20;
   auto engine = TestEngine::dummy(config, DType::f32, options);
   const std::vector<std::int32_t> ranks = {1, 3, 5, 12, 40, 512};
-  const std::vector<std::vector<Module>> modules = {
-      {Module::q},
-      {Module::k, Module::down},
-      {Module::v, Module::gate},
-      {Module::o, Module::up},
-      {Module::q, Module::k, Module::v, Module::o, Module::gate, Module::up, Module::down},
-      {Module::gate, Module::up, Module::down}};
+  const std::vector<std::vector<std::string_view>> modules = {
+      {"q_proj"},
+      {"k_proj", "down_proj"},
+      {"v_proj", "gate_proj"},
+      {"o_proj", "up_proj"},
+      {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"},
+      {"gate_proj", "up_proj", "down_proj"}};
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     Adapter adapter = make_dummy_adapter(config, DType::f32, ranks[i], modules[i], 50 + i);
     ASSERT_TRUE(engine->engine->adapter_store()

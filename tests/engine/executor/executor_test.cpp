@@ -98,9 +98,9 @@ class ExecutorTest : public ::testing::Test {
   }
   // Starts a load; neither this function nor the executor waits for it.
   AdapterSlot load(const std::string& name, std::uint64_t seed) {
-    using enum Module;
-    Adapter adapter =
-        make_dummy_adapter(config_, DType::f32, 16, {q, k, v, o, gate, up, down}, seed);
+    Adapter adapter = make_dummy_adapter(
+        config_, DType::f32, 16,
+        {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}, seed);
     EXPECT_TRUE(store_->add(name, std::move(adapter), false, false).ok());
     const AdapterLease lease = store_->find(name);
     EXPECT_EQ(executor_->tier().start(lease), DeviceTier::Start::on_its_way);

@@ -243,7 +243,7 @@ TEST_F(HandoffPlannerMemory, HasStepsWaitWherePlansLostBeforeTheRestart) {
   HandoffStep step = plan(before);
   ASSERT_EQ(step.groups.size(), 1U);
   // What the device would have written: nothing that costs could be learnt from.
-  std::vector<std::uint64_t> times(step.layers.size() * kNumSites);
+  std::vector<std::uint64_t> times(step.layers.size() * step.num_sites);
   std::vector<std::uint32_t> tickets(times.size() * kMaxColdGroups);
   step.times = times.data();
   step.tickets = tickets.data();

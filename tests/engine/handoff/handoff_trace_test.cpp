@@ -25,6 +25,7 @@ class HandoffTrace : public ::testing::Test {
     std::vector<Span> before;
     trace::take(before);
     step.layers.resize(4);
+    step.num_sites = kNumSites;
     step.groups.resize(2);
     step.groups[1].job.mailbox = 1;
     step.groups[0].job.rows = 5;
@@ -56,10 +57,11 @@ class HandoffTrace : public ::testing::Test {
   static constexpr auto kCpu = static_cast<std::uint32_t>(Ticket::cpu);
   static constexpr auto kGpu = static_cast<std::uint32_t>(Ticket::gpu);
   HandoffStep step;
+  static constexpr std::size_t kNumSites = 4;
   static constexpr std::size_t kOffers = 6;
   static std::size_t place(std::size_t offer) {
     constexpr std::array<std::size_t, 3> kLayers = {0, 1, 3};
-    return offer_at(kLayers[offer / 2], offer % 2 == 0 ? 0 : 3);
+    return offer_at(kNumSites, kLayers[offer / 2], offer % 2 == 0 ? 0 : 3);
   }
   std::vector<std::uint64_t> times = std::vector<std::uint64_t>(4 * kNumSites);
   std::vector<std::uint32_t> tickets = std::vector<std::uint32_t>(times.size() * kMaxColdGroups);

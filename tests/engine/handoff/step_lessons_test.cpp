@@ -18,6 +18,8 @@ namespace {
 constexpr std::size_t kLayers = 32;
 constexpr std::uint64_t kWorkers = 0xfff;
 
+constexpr std::size_t kNumSites = 4;
+
 // A step whose layers the device offered at times that are given, all groups at qkv alone.
 struct Measured {
   HandoffStep step;
@@ -28,13 +30,14 @@ struct Measured {
   Measured(const Adapter& adapter, std::vector<std::uint32_t> rows, Ticket ticket,
            const std::vector<double>& take) {
     step.layers.resize(take.size());
+    step.num_sites = kNumSites;
     times.resize(take.size() * kNumSites);
     tickets.resize(times.size() * kMaxColdGroups);
     std::uint64_t now = 12'345'678'901;
     for (std::size_t l = 0; l < take.size(); ++l) {
       SiteHandoff& site = step.layers[l].sites[0];
       (ticket == Ticket::cpu_xa ? site.xa_groups : site.cpu_groups) = (1U << rows.size()) - 1;
-      times[offer_at(l, 0)] = now;
+      times[offer_at(kNumSites, l, 0)] = now;
       now += static_cast<std::uint64_t>(take[l] * 1e9);
       for (std::size_t g = 0; g < rows.size(); ++g) set_ticket(l, g, ticket);
     }
@@ -53,14 +56,15 @@ struct Measured {
   }
 
   void set_ticket(std::size_t layer, std::size_t group, Ticket ticket) {
-    tickets[offer_at(layer, 0) * kMaxColdGroups + group] = static_cast<std::uint32_t>(ticket);
+    tickets[offer_at(kNumSites, layer, 0) * kMaxColdGroups + group] =
+        static_cast<std::uint32_t>(ticket);
   }
 };
 
 class StepLessons : public ::testing::Test {
  protected:
   StepLessons() {
-    adapter_ = make_dummy_adapter(config_, DType::bf16, 32, {Module::q, Module::k, Module::v}, 1);
+    adapter_ = make_dummy_adapter(config_, DType::bf16, 32, {"q_proj", "k_proj", "v_proj"}, 1);
   }
 
   // The stall that a layer's groups cause for the step according to `costs`.

@@ -40,14 +40,13 @@ std::vector<Shape> shapes() {
 
 struct Kind {
   const char* name;
-  std::vector<Module> modules;
+  std::vector<std::string_view> modules;
 };
 
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = {
-      {"qkv", {Module::q, Module::k, Module::v}},
-      {"all7",
-       {Module::q, Module::k, Module::v, Module::o, Module::gate, Module::up, Module::down}}};
+      {"qkv", {"q_proj", "k_proj", "v_proj"}},
+      {"all7", {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}}};
   return all;
 }
 
@@ -60,11 +59,12 @@ struct Outline {
 Outline outline(const ModelSpec& config, std::int64_t rank, const Kind& kind) {
   Adapter adapter;
   adapter.dtype = DType::bf16;
-  adapter.layers.resize(static_cast<std::size_t>(config.num_layers()));
+  adapter.layers = AdapterLayers(config.num_layers(), config.modules.size());
   Outline result;
   for (std::int64_t layer = 0; layer < config.num_layers(); ++layer) {
     result.layers.push_back(adapter.num_bytes);
-    for (const Module module : kind.modules) append_matrix(adapter, config, layer, module, rank);
+    for (const std::string_view module : kind.modules)
+      append_matrix(adapter, config, layer, config.modules.row(module), rank);
   }
   result.bytes = adapter.num_bytes;
   result.layers.push_back(adapter.num_bytes);

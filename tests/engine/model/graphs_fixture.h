@@ -41,9 +41,12 @@ class GraphsFixture : public ::testing::Test {
         KvCache::create(*device_, PoolLayout::of(config_, DType::f32, kPageTokens), kPages)
             .value());
     tier_ = DeviceTier::create(*device_, config_, DType::f32, 64, 8, *cache_, pool_).value();
-    using enum Module;
-    const std::vector<std::pair<std::int32_t, std::vector<Module>>> kinds = {
-        {4, {q, v}}, {8, {q, v, o}}, {16, {q, v, o, gate, down}}, {24, {up}}, {64, {k, down}}};
+    const std::vector<std::pair<std::int32_t, std::vector<std::string_view>>> kinds = {
+        {4, {"q_proj", "v_proj"}},
+        {8, {"q_proj", "v_proj", "o_proj"}},
+        {16, {"q_proj", "v_proj", "o_proj", "gate_proj", "down_proj"}},
+        {24, {"up_proj"}},
+        {64, {"k_proj", "down_proj"}}};
     for (std::size_t i = 0; i < kinds.size(); ++i) {
       Adapter adapter =
           make_dummy_adapter(config_, DType::f32, kinds[i].first, kinds[i].second, 70 + i);

@@ -13,8 +13,11 @@ constexpr ShardCosts kCosts{.adapter_bytes_per_s = 1e12,
                             .gather_s = 0.9e-6,
                             .gather_bytes_per_s = 1e15,
                             .launch_s = 0.1e-6};
-constexpr LoraHalves::Shape kShape{
-    .num_devices = 2, .hidden_size = 4096, .dtype = DType::bf16, .max_rows = 64};
+const LoraHalves::Shape kShape{.num_devices = 2,
+                               .hidden_size = 4096,
+                               .dtype = DType::bf16,
+                               .max_rows = 64,
+                               .modules = decoder_of({}).modules};
 
 LoraHalves of(LoraSharding sharding) {
   return {{sharding, kCosts}, kShape};

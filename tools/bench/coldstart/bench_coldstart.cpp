@@ -144,23 +144,23 @@ Result<int> bench_coldstart(EngineSettings engine, const ColdStartSettings& sett
   options.rounds = static_cast<std::int32_t>(settings.rounds);
   TANDEM_ASSIGN(options.sweep, parse_sweep(settings));
 
-  TANDEM_ASSIGN(const ModelSpec config, find_model_spec(engine.model));
-  TANDEM_ASSIGN(const DType dtype, choose_dtype(engine, config, is_for_gpu(engine)));
+  TANDEM_ASSIGN(const ModelSpec spec, find_model_spec(engine.model));
+  TANDEM_ASSIGN(const DType dtype, choose_dtype(engine, spec, is_for_gpu(engine)));
   if (engine.max_model_len == 0) {
-    engine.max_model_len = std::min<std::int64_t>(2048, config.max_position_embeddings);
+    engine.max_model_len = std::min<std::int64_t>(2048, spec.max_position_embeddings);
   }
   engine.options.max_lora_rank =
       std::max({128, options.rank,
                 static_cast<std::int32_t>(*std::ranges::max_element(options.sweep.ranks))});
   engine.options.max_adapters = 1 << 20;
-  ColdAdapters adapters(config, dtype);
+  ColdAdapters adapters(spec, dtype);
 
   BenchReport report("coldstart", command);
   report.fact("model", fmt::format("{}, {}, dummy weights", engine.model, to_string(dtype)));
   if (engine.tensor_parallel > 1) report.fact("devices that share it", engine.tensor_parallel);
   report.fact("adapters", fmt::format("rank {} of q, k, v: {}", options.rank,
                                       bytes_text(static_cast<double>(adapter_bytes(
-                                          config, dtype, options.rank, qkv_modules())))));
+                                          spec, dtype, options.rank, qkv_modules())))));
   report.fact("requests",
               fmt::format("{} at {:g} a second, lengths {}, {} round(s)", options.requests,
                           options.rate, settings.lengths, options.rounds));

@@ -39,18 +39,18 @@ struct Tensor {
   const std::byte* data = nullptr;
 };
 
-std::vector<Tensor> tensors_of(const Adapter& adapter, const ModelSpec& config) {
+std::vector<Tensor> tensors_of(const Adapter& adapter, const ModelSpec& spec) {
   std::vector<Tensor> tensors;
   for (std::size_t layer = 0; layer < adapter.layers.size(); ++layer) {
-    for (const Module module : adapter.modules) {
-      const AdapterMatrix& matrix = adapter.layers[layer][static_cast<std::size_t>(module)];
+    const auto number = static_cast<std::int64_t>(layer);
+    for (std::size_t module = 0; module < spec.modules.size(); ++module) {
+      const AdapterMatrix& matrix = adapter.layers[layer][module];
       if (matrix.rank == 0) continue;
-      const std::string path =
-          "base_model.model." + module_path(static_cast<std::int64_t>(layer), module);
-      const std::int64_t in = module_in(config, module);
+      const std::string path = "base_model.model." + module_path(spec, number, module);
+      const std::int64_t in = module_in(spec, number, module);
       tensors.push_back(
           {path + ".lora_A.weight", matrix.rank, in, in, adapter.bytes.get() + matrix.a_offset});
-      tensors.push_back({path + ".lora_B.weight", module_out(config, module), matrix.rank,
+      tensors.push_back({path + ".lora_B.weight", module_out(spec, number, module), matrix.rank,
                          matrix.b_stride, adapter.bytes.get() + matrix.b_offset});
     }
   }
@@ -77,19 +77,17 @@ ScratchFolder::~ScratchFolder() {
   if (!path_.empty()) fs::remove_all(path_, ignored);
 }
 
-Status write_peft_folder(const fs::path& folder, const Adapter& adapter, const ModelSpec& config) {
+Status write_peft_folder(const fs::path& folder, const Adapter& adapter, const ModelSpec& spec) {
   std::error_code failure;
   fs::create_directories(folder, failure);
   if (failure) return error(StatusCode::internal, "{}: {}", folder.string(), failure.message());
-  std::vector<std::string> modules;
-  for (const Module module : adapter.modules) modules.emplace_back(to_string(module));
   const nlohmann::json peft = {{"peft_type", "LORA"},
                                {"r", adapter.max_rank},
                                {"lora_alpha", adapter.max_rank},
-                               {"target_modules", modules},
+                               {"target_modules", adapter.modules},
                                {"base_model_name_or_path", "dummy"}};
   const auto size = static_cast<std::int64_t>(size_of(adapter.dtype));
-  const std::vector<Tensor> tensors = tensors_of(adapter, config);
+  const std::vector<Tensor> tensors = tensors_of(adapter, spec);
   nlohmann::json header = nlohmann::json::object();
   std::int64_t at = 0;
   for (const Tensor& tensor : tensors) {
@@ -124,7 +122,7 @@ const Adapter& ColdAdapters::contents(std::int32_t rank, std::size_t index) {
     made.resize(kContents);
     parallel_chunks(kContents, 1, [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end; ++i) {
-        made[i] = make_dummy_adapter(config_, dtype_, rank, qkv_modules(), i + 1);
+        made[i] = make_dummy_adapter(spec_, dtype_, rank, qkv_modules(), i + 1);
       }
     });
   }
@@ -141,7 +139,7 @@ Result<std::vector<std::string>> ColdAdapters::folders(std::int32_t rank) {
   std::vector<std::string> folders;
   for (std::size_t i = 0; i < kContents; ++i) {
     const fs::path folder = scratch_.front().path() / fmt::format("r{}-{}", rank, i);
-    TANDEM_TRY(write_peft_folder(folder, contents(rank, i), config_));
+    TANDEM_TRY(write_peft_folder(folder, contents(rank, i), spec_));
     folders.push_back(folder.string());
   }
   // A new file's identity is trusted only after kSettled; until then, each read would include
@@ -155,7 +153,7 @@ Result<std::vector<std::string>> ColdAdapters::folders(std::int32_t rank) {
 std::size_t ColdAdapters::host_tier_bytes(std::int64_t count, std::int32_t rank) const {
   const std::vector<DummyAdapter> all(static_cast<std::size_t>(count),
                                       DummyAdapter{"", rank, qkv_modules()});
-  return host_tier_bytes_for(config_, dtype_, all);
+  return host_tier_bytes_for(spec_, dtype_, all);
 }
 
 }  // namespace tandem

@@ -32,14 +32,14 @@ class ScratchFolder {
 
 // Writes adapter_config.json and adapter_model.safetensors into `folder` in PEFT's format.
 Status write_peft_folder(const std::filesystem::path& folder, const Adapter& adapter,
-                         const ModelSpec& config);
+                         const ModelSpec& spec);
 
 // Adapters of q, k and v, as in the papers.
 class ColdAdapters {
  public:
   static constexpr std::size_t kContents = 4;  // per rank
 
-  ColdAdapters(const ModelSpec& config, DType dtype) : config_(config), dtype_(dtype) {}
+  ColdAdapters(const ModelSpec& spec, DType dtype) : spec_(spec), dtype_(dtype) {}
 
   // The adapter with this index and rank; created on first use, the same in every run.
   const Adapter& contents(std::int32_t rank, std::size_t index);
@@ -49,7 +49,7 @@ class ColdAdapters {
   std::size_t host_tier_bytes(std::int64_t count, std::int32_t rank) const;
 
  private:
-  ModelSpec config_;
+  ModelSpec spec_;
   DType dtype_;
   std::map<std::int32_t, std::vector<Adapter>> made_;
   std::map<std::int32_t, std::vector<std::string>> written_;

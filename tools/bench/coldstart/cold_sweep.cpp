@@ -58,7 +58,7 @@ class Sweep {
     const EngineSetup& setup = engines.front()->setup();
     TANDEM_ASSIGN(
         const HandoffOptions handoff,
-        choose_handoff(settings_for(AdapterMode::planned, link_gbps), setup.config, setup.dtype,
+        choose_handoff(settings_for(AdapterMode::planned, link_gbps), setup.spec, setup.dtype,
                        setup.devices.front()->info(), setup.model_name, setup.cores.plan));
     for (SweepCell& cell : cells_of(options_, link_gbps)) {
       const std::string name = cell.burst.name() + (cell.on_disk ? ", from disk" : "");
@@ -67,7 +67,7 @@ class Sweep {
       // A sweep takes minutes, so each cell is logged; the log keeps the results of a stopped
       // sweep.
       log::info("{}: {} ms", name, mean_ttfts(cell));
-      set_floor(cell, handoff.costs.link_bytes_per_s, setup.config.num_layers());
+      set_floor(cell, handoff.costs.link_bytes_per_s, setup.spec.num_layers());
       done.push_back(std::move(cell));
     }
     return {};

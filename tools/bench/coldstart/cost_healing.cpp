@@ -43,7 +43,7 @@ EngineSettings settings_for(const EngineSettings& settings, const ColdStartOptio
 // The number of workers that the engine will start.
 Result<std::int32_t> workers_of(const EngineSettings& settings, const EngineSetup& setup) {
   TANDEM_ASSIGN(const HandoffOptions handoff,
-                choose_handoff(settings, setup.config, setup.dtype, setup.devices.front()->info(),
+                choose_handoff(settings, setup.spec, setup.dtype, setup.devices.front()->info(),
                                setup.model_name, setup.cores.plan));
   std::size_t workers = 0;
   for (const HandoffOptions::Group& group : handoff.groups) workers += group.cpus.size();

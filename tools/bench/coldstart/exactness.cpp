@@ -19,7 +19,7 @@ Result<std::vector<ExactAnswer>> ask(ColdEngine& engine, const ArrivalTrace& tra
                                      std::mt19937_64& random) {
   std::vector<std::unique_ptr<Generation>> generations;
   for (const TracedRequest& traced : trace) {
-    GenerationRequest request = random_request(traced, engine.setup().config.vocab_size, random);
+    GenerationRequest request = random_request(traced, engine.setup().spec.vocab_size, random);
     request.num_logprobs = 5;
     request.prompt_logprobs = true;
     TANDEM_ASSIGN(generations.emplace_back(), engine.engine().submit(std::move(request)));

@@ -113,12 +113,12 @@ Status time_decode(ExecutorBench& bench, const ExecutorBenchOptions& options, st
 }
 
 // The best speed of oneDNN's own matrix products with the model's sizes, in either dtype.
-Result<double> best_peak(const ModelSpec& config, std::int32_t rows, int threads) {
+Result<double> best_peak(const ModelSpec& spec, std::int32_t rows, int threads) {
   double best = 0;
   const std::pair<std::int64_t, std::int64_t> shapes[] = {
-      {2 * config.mlp().size, config.hidden_size},
-      {config.hidden_size, config.mlp().size},
-      {config.q_size() + 2 * config.kv_size(), config.hidden_size}};
+      {2 * spec.mlp().size, spec.hidden_size},
+      {spec.hidden_size, spec.mlp().size},
+      {spec.q_size() + 2 * spec.kv_size(), spec.hidden_size}};
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const auto& [n, k] : shapes) {
       const auto peak = OnednnPeak::create(dtype, rows, n, k, threads);
@@ -134,11 +134,11 @@ Result<double> best_peak(const ModelSpec& config, std::int32_t rows, int threads
   return best;
 }
 
-Status time_prefill(ExecutorBench& bench, const ModelSpec& config,
+Status time_prefill(ExecutorBench& bench, const ModelSpec& spec,
                     const ExecutorBenchOptions& options, std::int64_t rounds, int threads,
                     Timings& timings) {
   for (std::int64_t round = -1; round < rounds; ++round) {
-    TANDEM_ASSIGN(const double flops, best_peak(config, options.prefill_tokens, threads));
+    TANDEM_ASSIGN(const double flops, best_peak(spec, options.prefill_tokens, threads));
     TANDEM_ASSIGN(const double seconds, bench.prefill(options.prefill_tokens));
     if (round < 0) continue;
     timings.peak.values.push_back(flops / 1e9);
@@ -179,7 +179,7 @@ Status time_constrained(EngineSettings settings, BenchReport& report) {
 }
 
 // H1 to H5. They run first in the process, because H5 judges its memory.
-Status measure_host_bars(Device& device, const ModelSpec& config, DType dtype,
+Status measure_host_bars(Device& device, const ModelSpec& spec, DType dtype,
                          const HostDeviceOptions& host, const EngineBenchSettings& bench_settings,
                          BenchReport& report) {
   ExecutorBenchOptions options;
@@ -193,7 +193,7 @@ Status measure_host_bars(Device& device, const ModelSpec& config, DType dtype,
                     clock);
   const TimePoint start = clock.now();
   Device* const devices[] = {&device};
-  TANDEM_ASSIGN(const auto bench, ExecutorBench::create(devices, config, dtype, options,
+  TANDEM_ASSIGN(const auto bench, ExecutorBench::create(devices, spec, dtype, options,
                                                         [&](std::size_t done, std::size_t total) {
                                                           progress.update(done, total);
                                                         }));
@@ -214,7 +214,7 @@ Status measure_host_bars(Device& device, const ModelSpec& config, DType dtype,
     TANDEM_TRY(time_decode(*bench, options, bench_settings.rounds, *memory, timings));
   }
   log::info("timing prefill");
-  TANDEM_TRY(time_prefill(*bench, config, options,
+  TANDEM_TRY(time_prefill(*bench, spec, options,
                           std::max<std::int64_t>(3, bench_settings.rounds / 2), host.num_threads,
                           timings));
   for (const Samples* samples : {&timings.bandwidth, &timings.decode1, &timings.decode8,
@@ -233,9 +233,9 @@ Result<int> bench_engine(const EngineSettings& settings, const EngineBenchSettin
   // Parsed first, so that a mistyped id is reported at once.
   TANDEM_ASSIGN(const BarSelection only,
                 BarSelection::parse(bench_settings.only, {"H", "S1", "L1"}));
-  TANDEM_ASSIGN(const ModelSpec config, find_model_spec(settings.model));
+  TANDEM_ASSIGN(const ModelSpec spec, find_model_spec(settings.model));
   TANDEM_ASSIGN(const auto device, make_device(settings));
-  TANDEM_ASSIGN(const DType dtype, choose_dtype(settings, config, device->info().is_cuda));
+  TANDEM_ASSIGN(const DType dtype, choose_dtype(settings, spec, device->info().is_cuda));
   TANDEM_ASSIGN(const HostDeviceOptions host, choose_host_options(settings));
   BenchReport report("engine", command);
   report.fact("model", fmt::format("{}, {}, dummy weights", settings.model, to_string(dtype)));
@@ -243,7 +243,7 @@ Result<int> bench_engine(const EngineSettings& settings, const EngineBenchSettin
   report.fact("device", device->info().name);
 
   if (only.any("H")) {
-    TANDEM_TRY(measure_host_bars(*device, config, dtype, host, bench_settings, report));
+    TANDEM_TRY(measure_host_bars(*device, spec, dtype, host, bench_settings, report));
   }
   if (only.any("S1")) TANDEM_TRY(time_constrained(settings, report));
   // Runs only if it is named, because it needs many more rounds than the others.

@@ -66,8 +66,8 @@ class GpuBench {
 
   Status run() {
     TANDEM_ASSIGN(only_, BarSelection::parse(options_.only, {kBars.begin(), kBars.end()}));
-    TANDEM_ASSIGN(config_, find_model_spec(settings_.model));
-    TANDEM_ASSIGN(dtype_, choose_dtype(settings_, config_, true));
+    TANDEM_ASSIGN(spec_, find_model_spec(settings_.model));
+    TANDEM_ASSIGN(dtype_, choose_dtype(settings_, spec_, true));
     report_.fact("model", fmt::format("{}, {}, dummy weights", settings_.model, to_string(dtype_)));
     // The start is measured first: later it would not include one-time work such as the driver's
     // context.
@@ -77,9 +77,9 @@ class GpuBench {
     if (only_.any("link")) {
       TANDEM_ASSIGN(const auto device, make_device(settings_));
       TANDEM_TRY(
-          measure_layer_pieces(*device, config_, dtype_, engine_defaults::kPageTokens, report_));
+          measure_layer_pieces(*device, spec_, dtype_, engine_defaults::kPageTokens, report_));
     }
-    if (only_.any("G9")) TANDEM_TRY(measure_many_adapters(settings_, config_, dtype_, report_));
+    if (only_.any("G9")) TANDEM_TRY(measure_many_adapters(settings_, spec_, dtype_, report_));
     if (only_.any("L1")) TANDEM_TRY(measure_tracing(settings_, kTracingRounds, report_));
     return {};
   }
@@ -96,8 +96,7 @@ class GpuBench {
     for (std::int32_t i = 0; i < kLoraBatch; ++i) {
       adapters.push_back({fmt::format("dummy-{}", i), 16, all_modules()});
     }
-    settings.host_tier_gb =
-        static_cast<double>(host_tier_bytes_for(config_, dtype_, adapters)) / 1e9;
+    settings.host_tier_gb = static_cast<double>(host_tier_bytes_for(spec_, dtype_, adapters)) / 1e9;
     const TimePoint start = clock_.now();
     TANDEM_ASSIGN(const auto bench, ServingBench::start(settings));
     const double loaded = seconds_between(start, clock_.now());
@@ -172,7 +171,7 @@ class GpuBench {
     Progress progress("making weights, adapters and caches", STDERR_FILENO,
                       Progress::is_terminal(STDERR_FILENO), clock_);
     Device* const devices[] = {device.get()};
-    TANDEM_ASSIGN(const auto bench, ExecutorBench::create(devices, config_, dtype_, options,
+    TANDEM_ASSIGN(const auto bench, ExecutorBench::create(devices, spec_, dtype_, options,
                                                           [&](std::size_t done, std::size_t total) {
                                                             progress.update(done, total);
                                                           }));
@@ -191,7 +190,7 @@ class GpuBench {
 
   // Checks each timed case against another way of computing the same result.
   Status check_results(ExecutorBench& bench, int num_sets) {
-    const auto vocab = static_cast<std::size_t>(config_.vocab_size);
+    const auto vocab = static_cast<std::size_t>(spec_.vocab_size);
     double worst = 0;
     double least_effect = HUGE_VAL;
     for (const std::int32_t batch : kBatches) {
@@ -317,7 +316,7 @@ class GpuBench {
   BenchReport& report_;
   const SteadyClock clock_{};
   BarSelection only_;
-  ModelSpec config_;
+  ModelSpec spec_;
   DType dtype_ = DType::bf16;
 };
 

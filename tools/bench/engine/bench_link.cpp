@@ -19,10 +19,11 @@ constexpr std::int64_t kRank = 64;
 constexpr int kRounds = 50;
 
 // Bytes of A and B of q, k and v for one layer.
-std::size_t piece_bytes(const ModelSpec& config, DType dtype) {
+std::size_t piece_bytes(const ModelSpec& spec, DType dtype) {
   std::int64_t elements = 0;
-  for (const Module module : {Module::q, Module::k, Module::v}) {
-    elements += kRank * (module_in(config, module) + module_out(config, module));
+  for (const std::string_view name : qkv_modules()) {
+    const std::size_t module = spec.modules.row(name);
+    elements += kRank * (module_in(spec, 0, module) + module_out(spec, 0, module));
   }
   return static_cast<std::size_t>(elements) * size_of(dtype);
 }
@@ -43,11 +44,11 @@ ChunkTable scattered_chunks(PagePool& pool, std::int64_t count, std::vector<Chun
 
 }  // namespace
 
-Status measure_layer_pieces(Device& device, const ModelSpec& config, DType dtype,
+Status measure_layer_pieces(Device& device, const ModelSpec& spec, DType dtype,
                             std::int32_t page_tokens, BenchReport& report) {
-  const PoolLayout layout = PoolLayout::of(config, dtype, page_tokens);
-  const std::size_t piece = piece_bytes(config, dtype);
-  const std::size_t total = piece * static_cast<std::size_t>(config.num_layers());
+  const PoolLayout layout = PoolLayout::of(spec, dtype, page_tokens);
+  const std::size_t piece = piece_bytes(spec, dtype);
+  const std::size_t total = piece * static_cast<std::size_t>(spec.num_layers());
   const std::int64_t count = layout.chunks_for(total);
   const auto num_pages = static_cast<std::int32_t>(4 * count / layout.chunks_per_page + 2);
   PagePool pool(num_pages, page_tokens, layout.chunks_per_page);
@@ -64,7 +65,7 @@ Status measure_layer_pieces(Device& device, const ModelSpec& config, DType dtype
   random_fill(1, 0, total / size_of(dtype), 0, 1, dtype, host.data());
   std::vector<std::unique_ptr<Event>> arrived;
   std::size_t copies = 0;
-  for (std::int64_t layer = 0; layer < config.num_layers(); ++layer) {
+  for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     arrived.push_back(device.create_event());
   }
   const auto copy_pieces = [&] {

@@ -39,15 +39,15 @@ Status measure_device(const EngineSettings& settings, DType dtype, ByteCosts& co
 
 void add_sizes(ServingBench& bench, const EngineSettings& settings,
                const std::vector<DummyAdapter>& adapters, ByteCosts& costs) {
-  const ModelSpec& config = bench.setup().config;
+  const ModelSpec& spec = bench.setup().spec;
   const DType dtype = bench.setup().dtype;
   const auto element = static_cast<double>(size_of(dtype));
   costs.weight_bytes = static_cast<double>(bench.engine().model().weight_bytes());
-  costs.token_bytes = 2.0 * static_cast<double>(config.num_layers() * config.kv_size()) * element;
+  costs.token_bytes = 2.0 * static_cast<double>(spec.num_layers() * spec.kv_size()) * element;
   costs.token_products = 2 * costs.weight_bytes / element;
   for (const DummyAdapter& adapter : adapters) {
     costs.adapter_bytes[adapter.name] =
-        static_cast<double>(adapter_bytes(config, dtype, adapter.rank, adapter.modules));
+        static_cast<double>(adapter_bytes(spec, dtype, adapter.rank, adapter.modules));
   }
   costs.max_sequences = settings.options.max_num_seqs;
   costs.max_prompt_tokens = settings.options.max_num_batched_tokens;
@@ -69,7 +69,7 @@ double most_requests(const std::vector<std::string>& names, const ByteCosts& cos
 
 }  // namespace
 
-Status measure_many_adapters(const EngineSettings& engine_settings, const ModelSpec& config,
+Status measure_many_adapters(const EngineSettings& engine_settings, const ModelSpec& spec,
                              DType dtype, BenchReport& report) {
   EngineSettings settings = engine_settings;
   settings.options.max_num_seqs = 256;
@@ -84,7 +84,7 @@ Status measure_many_adapters(const EngineSettings& engine_settings, const ModelS
   names.reserve(adapters.size());
   for (const DummyAdapter& adapter : adapters) names.push_back(adapter.name);
   const std::vector<std::string> few(names.begin(), names.begin() + kFew);
-  const std::size_t bytes = host_tier_bytes_for(config, dtype, adapters);
+  const std::size_t bytes = host_tier_bytes_for(spec, dtype, adapters);
   settings.host_tier_gb = static_cast<double>(bytes) / 1e9;
   log::info("starting an engine with a host tier of {}", bytes_text(static_cast<double>(bytes)));
   TANDEM_ASSIGN(const auto bench, ServingBench::start(settings));

@@ -52,10 +52,10 @@ class ShardBench {
   Status run() {
     TANDEM_ASSIGN(only_,
                   BarSelection::parse(options_.only, {kShardBars.begin(), kShardBars.end()}));
-    TANDEM_ASSIGN(config_, find_model_spec(settings_.model));
-    TANDEM_TRY(check_shards(config_, num_devices()));
+    TANDEM_ASSIGN(spec_, find_model_spec(settings_.model));
+    TANDEM_TRY(check_shards(spec_, num_devices()));
     on_gpu_ = is_for_gpu(settings_);
-    TANDEM_ASSIGN(dtype_, choose_dtype(settings_, config_, on_gpu_));
+    TANDEM_ASSIGN(dtype_, choose_dtype(settings_, spec_, on_gpu_));
     report_.fact("model", fmt::format("{}, {}, dummy weights", settings_.model, to_string(dtype_)));
     report_.fact("devices that share it", num_devices());
     if (!on_gpu_) {
@@ -66,7 +66,7 @@ class ShardBench {
       TANDEM_TRY(measure_all_reduce(settings_, on_gpu_, dtype_, static_cast<int>(options_.rounds),
                                     report_));
     }
-    const ShardServing serving{settings_, config_, dtype_, on_gpu_};
+    const ShardServing serving{settings_, spec_, dtype_, on_gpu_};
     if (only_.any("T5")) TANDEM_TRY(measure_sharded_cold_starts(serving, report_));
     if (only_.any("T6")) TANDEM_TRY(measure_sharded_throughput(serving, report_));
     if (only_.any("T7")) TANDEM_TRY(compare_sharded_answers(serving, report_));
@@ -85,7 +85,7 @@ class ShardBench {
     Progress progress(
         fmt::format("making weights for {} device{}", num_devices, num_devices == 1 ? "" : "s"),
         STDERR_FILENO, Progress::is_terminal(STDERR_FILENO), clock_);
-    TANDEM_ASSIGN(side.bench, ExecutorBench::create(devices, config_, dtype_, options,
+    TANDEM_ASSIGN(side.bench, ExecutorBench::create(devices, spec_, dtype_, options,
                                                     [&](std::size_t done, std::size_t total) {
                                                       progress.update(done, total);
                                                     }));
@@ -97,7 +97,7 @@ class ShardBench {
     ExecutorBenchOptions options;
     options.batch = kMostSequences;
     options.context =
-        static_cast<std::int32_t>(std::min(options_.context, config_.max_position_embeddings - 1));
+        static_cast<std::int32_t>(std::min(options_.context, spec_.max_position_embeddings - 1));
     options.prefill_tokens = options.context;
     if (!on_gpu_) options.steps_per_sample = 1;
     StepSide one;
@@ -269,7 +269,7 @@ class ShardBench {
   BenchReport& report_;
   const SteadyClock clock_{};
   BarSelection only_;
-  ModelSpec config_;
+  ModelSpec spec_;
   DType dtype_ = DType::bf16;
   bool on_gpu_ = false;
 };

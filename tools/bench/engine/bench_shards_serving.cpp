@@ -22,7 +22,7 @@ EngineSettings cold_settings(const ShardServing& serving) {
   settings.options.max_num_seqs = serving.on_gpu ? 64 : 16;
   settings.options.max_num_batched_tokens = serving.on_gpu ? 2048 : 512;
   settings.max_model_len =
-      std::min<std::int64_t>(serving.on_gpu ? 2048 : 512, serving.config.max_position_embeddings);
+      std::min<std::int64_t>(serving.on_gpu ? 2048 : 512, serving.spec.max_position_embeddings);
   settings.options.max_lora_rank = 128;
   settings.options.max_adapters = 1 << 20;
   return settings;
@@ -60,7 +60,7 @@ Status measure_sharded_cold_starts(const ShardServing& serving, BenchReport& rep
   options.rank = kColdRank;
   options.requests = serving.on_gpu ? 120 : 4;
   options.rate = serving.on_gpu ? 9 : 200;
-  ColdAdapters adapters(serving.config, serving.dtype);
+  ColdAdapters adapters(serving.spec, serving.dtype);
   TANDEM_ASSIGN(const ColdRuns runs, run_cold_starts(cold_settings(serving), options, adapters));
   BenchReport of_cold("coldstart", "");
   report_cold_starts(runs, options, logprob_tolerance(serving.dtype), of_cold);
@@ -89,7 +89,7 @@ Status measure_sharded_throughput(const ShardServing& serving, BenchReport& repo
   settings.max_model_len = 2 * trace.longest + 16;
   settings.options.max_lora_rank = 64;
   settings.host_tier_gb =
-      static_cast<double>(host_tier_bytes_for(serving.config, serving.dtype, adapters)) / 1e9;
+      static_cast<double>(host_tier_bytes_for(serving.spec, serving.dtype, adapters)) / 1e9;
   const std::int64_t devices = serving.settings.tensor_parallel;
   Samples of_one{fmt::format("S2 workload, {} adapters, one device", count), "requests/s", {}};
   Samples of_many{
@@ -112,7 +112,7 @@ Status measure_sharded_throughput(const ShardServing& serving, BenchReport& repo
 Status compare_sharded_answers(const ShardServing& serving, BenchReport& report) {
   constexpr double kLeastEffect = 1e-2;
   log::info("answers of one device and of {}", serving.settings.tensor_parallel);
-  ColdAdapters adapters(serving.config, serving.dtype);
+  ColdAdapters adapters(serving.spec, serving.dtype);
   EngineSettings settings = cold_settings(serving);
   settings.options.adapter_mode = AdapterMode::cached;
   settings.host_tier_gb =

@@ -10,7 +10,7 @@ namespace tandem {
 
 struct ShardServing {
   const EngineSettings& settings;  // tensor_parallel: N
-  const ModelSpec& config;
+  const ModelSpec& spec;
   DType dtype = DType::bf16;
   bool on_gpu = false;  // else all sizes are smaller, and speed is not judged
 };

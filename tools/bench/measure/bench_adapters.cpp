@@ -12,12 +12,12 @@
 
 namespace tandem {
 
-std::vector<Module> qkv_modules() {
-  return {Module::q, Module::k, Module::v};
+std::vector<std::string_view> qkv_modules() {
+  return {"q_proj", "k_proj", "v_proj"};
 }
 
-std::vector<Module> all_modules() {
-  return {Module::q, Module::k, Module::v, Module::o, Module::gate, Module::up, Module::down};
+std::vector<std::string_view> all_modules() {
+  return {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
 }
 
 std::vector<DummyAdapter> s2_adapters(std::int32_t count) {
@@ -30,13 +30,17 @@ std::vector<DummyAdapter> s2_adapters(std::int32_t count) {
   return adapters;
 }
 
-std::size_t adapter_bytes(const ModelSpec& config, DType dtype, std::int32_t rank,
-                          const std::vector<Module>& modules) {
+std::size_t adapter_bytes(const ModelSpec& spec, DType dtype, std::int32_t rank,
+                          const std::vector<std::string_view>& modules) {
   std::int64_t elements = 0;
-  for (const Module module : modules) {
-    elements += rank * (module_in(config, module) + module_out(config, module));
+  for (const std::string_view name : modules) {
+    const std::size_t module = spec.modules.row(name);
+    for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
+      const std::int64_t out = module_out(spec, layer, module);
+      if (out > 0) elements += rank * (module_in(spec, layer, module) + out);
+    }
   }
-  return static_cast<std::size_t>(elements * config.num_layers()) * size_of(dtype);
+  return static_cast<std::size_t>(elements) * size_of(dtype);
 }
 
 std::size_t num_usable_nodes() {
@@ -47,13 +51,13 @@ std::size_t num_usable_nodes() {
   return std::max<std::size_t>(1, nodes.size());
 }
 
-std::size_t host_tier_bytes_for(const ModelSpec& config, DType dtype,
+std::size_t host_tier_bytes_for(const ModelSpec& spec, DType dtype,
                                 std::span<const DummyAdapter> adapters, std::size_t num_nodes) {
   constexpr std::size_t kPadding = std::size_t{1} << 20;  // for one adapter; far more than needed
   std::size_t bytes = kPadding;                           // a tier must not be empty
   std::size_t largest = 0;
   for (const DummyAdapter& adapter : adapters) {
-    const std::size_t one = adapter_bytes(config, dtype, adapter.rank, adapter.modules) + kPadding;
+    const std::size_t one = adapter_bytes(spec, dtype, adapter.rank, adapter.modules) + kPadding;
     bytes += one;
     largest = std::max(largest, one);
   }
@@ -61,7 +65,7 @@ std::size_t host_tier_bytes_for(const ModelSpec& config, DType dtype,
   return bytes + (num_nodes - 1) * largest;
 }
 
-Status add_dummy_adapters(AdapterStore& store, const ModelSpec& config, DType dtype,
+Status add_dummy_adapters(AdapterStore& store, const ModelSpec& spec, DType dtype,
                           std::span<const DummyAdapter> adapters,
                           const std::function<void(std::size_t)>& progress) {
   std::mutex mutex;  // guards failure and the calls of progress
@@ -72,7 +76,7 @@ Status add_dummy_adapters(AdapterStore& store, const ModelSpec& config, DType dt
     for (std::size_t i = begin; i < end && !failed; ++i) {
       const DummyAdapter& wanted = adapters[i];
       const Status added = store.add(
-          wanted.name, make_dummy_adapter(config, dtype, wanted.rank, wanted.modules, i + 1), false,
+          wanted.name, make_dummy_adapter(spec, dtype, wanted.rank, wanted.modules, i + 1), false,
           false);
       const std::lock_guard lock(mutex);
       if (!added) {

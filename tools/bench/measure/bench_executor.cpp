@@ -82,20 +82,20 @@ ExecutorBench::ExecutorBench() = default;
 ExecutorBench::~ExecutorBench() = default;
 
 Result<std::unique_ptr<ExecutorBench>> ExecutorBench::create(std::span<Device* const> devices,
-                                                             const ModelSpec& config, DType dtype,
+                                                             const ModelSpec& spec, DType dtype,
                                                              const ExecutorBenchOptions& options,
                                                              const LoadProgress& progress) {
   TANDEM_CHECK(devices.size() == 1 || !options.straight, "{} devices", devices.size());
   std::unique_ptr<ExecutorBench> bench(new ExecutorBench);
   bench->options_ = options;
-  bench->config_ = config;
+  bench->spec_ = spec;
   bench->num_devices_ = static_cast<std::int32_t>(devices.size());
   const std::int32_t longest = std::max(options.context, options.prefill_tokens) + 1;
-  if (longest > config.max_position_embeddings) {
+  if (longest > spec.max_position_embeddings) {
     return invalid("{} tokens are more than the model's {} positions", longest,
-                   config.max_position_embeddings);
+                   spec.max_position_embeddings);
   }
-  TANDEM_TRY(check_shards(config, bench->num_devices_));
+  TANDEM_TRY(check_shards(spec, bench->num_devices_));
   TANDEM_TRY(bench->make_store(*devices.front(), dtype));
   TANDEM_TRY(bench->make_steps(devices, dtype, progress));
   TANDEM_TRY(bench->load_adapters(devices.front()->info().is_cuda));
@@ -121,19 +121,19 @@ Status ExecutorBench::make_store(Device& device, DType dtype) {
   store.max_adapters = std::max(1, static_cast<std::int32_t>(wanted.size()));
   store.max_rank = 1;
   for (const AdapterSet& set : options_.sets) store.max_rank = std::max(store.max_rank, set.rank);
-  store.host_tier_bytes = host_tier_bytes_for(config_, dtype, wanted);
-  TANDEM_ASSIGN(adapters_, AdapterStore::create(device, config_, dtype, store));
+  store.host_tier_bytes = host_tier_bytes_for(spec_, dtype, wanted);
+  TANDEM_ASSIGN(adapters_, AdapterStore::create(device, spec_, dtype, store));
   return {};
 }
 
 Status ExecutorBench::make_steps(std::span<Device* const> devices, DType dtype,
                                  const LoadProgress& progress) {
   ExecutorOptions options;
-  layout_ = PoolLayout::of(shape_of_shard(config_, num_devices_), dtype, kExecutorPageTokens);
+  layout_ = PoolLayout::of(shape_of_shard(spec_, num_devices_), dtype, kExecutorPageTokens);
   std::int64_t chunks = 0;
   for (const AdapterSet& set : options_.sets) {
     // An upper bound: a shard has fewer bytes, although A of some modules is whole on every device.
-    chunks += set.count * layout_.chunks_for(adapter_bytes(config_, dtype, set.rank, set.modules));
+    chunks += set.count * layout_.chunks_for(adapter_bytes(spec_, dtype, set.rank, set.modules));
     options.max_device_adapters += set.count;
     options.model.max_lora_rank = std::max(options.model.max_lora_rank, set.rank);
   }
@@ -165,7 +165,7 @@ Status ExecutorBench::make_steps(std::span<Device* const> devices, DType dtype,
   if (options_.straight) {
     return make_straight(options, *weights, dtype, *devices.front(), progress);
   }
-  TANDEM_ASSIGN(executor_, Executor::create(options, config_, *weights, dtype, devices, *pool_,
+  TANDEM_ASSIGN(executor_, Executor::create(options, spec_, *weights, dtype, devices, *pool_,
                                             adapters_->host_tier(), clock_, progress));
   return {};
 }
@@ -175,9 +175,9 @@ Status ExecutorBench::make_straight(const ExecutorOptions& options, const Weight
                                     DType dtype, Device& device, const LoadProgress& progress) {
   straight_ = std::make_unique<Straight>();
   Straight& on = *straight_;
-  TANDEM_ASSIGN(on.model, Model::load(config_, weights, dtype, options.model, device, progress));
+  TANDEM_ASSIGN(on.model, Model::load(spec_, weights, dtype, options.model, device, progress));
   TANDEM_ASSIGN(on.cache, KvCache::create(device, layout_, pool_->shape().num_pages));
-  TANDEM_ASSIGN(on.tier, DeviceTier::create(device, config_, dtype, options.model.max_lora_rank,
+  TANDEM_ASSIGN(on.tier, DeviceTier::create(device, spec_, dtype, options.model.max_lora_rank,
                                             options.max_device_adapters, on.cache, *pool_));
   on.graphs = std::make_unique<DecodeGraphs>(*on.model, on.cache, options.max_graph_batch);
   TANDEM_ASSIGN(StepBatch batch, StepBatch::create(device, options.step));
@@ -201,10 +201,10 @@ const Model& ExecutorBench::model() const {
 // the process's memory is one of the measured figures.
 Status ExecutorBench::load_adapters(bool on_gpu) {
   const std::vector<DummyAdapter> wanted = wanted_adapters();
-  if (on_gpu) TANDEM_TRY(add_dummy_adapters(*adapters_, config_, model().dtype(), wanted, {}));
+  if (on_gpu) TANDEM_TRY(add_dummy_adapters(*adapters_, spec_, model().dtype(), wanted, {}));
   for (std::size_t i = 0; !on_gpu && i < wanted.size(); ++i) {
     const DummyAdapter& each = wanted[i];
-    Adapter made = make_dummy_adapter(config_, model().dtype(), each.rank, each.modules, i + 1);
+    Adapter made = make_dummy_adapter(spec_, model().dtype(), each.rank, each.modules, i + 1);
     TANDEM_TRY(adapters_->add(each.name, std::move(made), false, false));
   }
   for (std::size_t s = 0; s < options_.sets.size(); ++s) {
@@ -224,7 +224,7 @@ Status ExecutorBench::load_adapters(bool on_gpu) {
 // values.
 Status ExecutorBench::fill_caches() {
   std::mt19937_64 random(options_.seed);
-  std::uniform_int_distribution<TokenId> any(0, static_cast<TokenId>(config_.vocab_size) - 1);
+  std::uniform_int_distribution<TokenId> any(0, static_cast<TokenId>(spec_.vocab_size) - 1);
   for (std::int32_t i = 0; i <= options_.batch; ++i) {
     const std::int32_t count = i < options_.batch ? options_.context + 1 : options_.prefill_tokens;
     std::vector<TokenId>& tokens = tokens_.emplace_back();
@@ -329,9 +329,9 @@ Result<std::vector<float>> ExecutorBench::prefill_logits(std::int32_t start, std
 
 double ExecutorBench::weight_bytes_read() const {
   auto bytes = static_cast<double>(model().weight_bytes());
-  if (!config_.tie_word_embeddings) {
-    const std::int64_t vocab = vocab_of_shard(config_, {0, num_devices_}).count;
-    bytes -= static_cast<double>(vocab * config_.hidden_size) *
+  if (!spec_.tie_word_embeddings) {
+    const std::int64_t vocab = vocab_of_shard(spec_, {0, num_devices_}).count;
+    bytes -= static_cast<double>(vocab * spec_.hidden_size) *
              static_cast<double>(size_of(model().dtype()));
   }
   return bytes;

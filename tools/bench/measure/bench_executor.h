@@ -27,7 +27,7 @@ namespace tandem {
 struct AdapterSet {
   std::string name;  // "rank 64 qkv"
   std::int32_t rank = 0;
-  std::vector<Module> modules;
+  std::vector<std::string_view> modules;
   std::int32_t count = 0;
 };
 
@@ -53,7 +53,7 @@ class ExecutorBench {
 
   // `devices` must outlive it.
   static Result<std::unique_ptr<ExecutorBench>> create(std::span<Device* const> devices,
-                                                       const ModelSpec& config, DType dtype,
+                                                       const ModelSpec& spec, DType dtype,
                                                        const ExecutorBenchOptions& options,
                                                        const LoadProgress& progress);
   ~ExecutorBench();
@@ -107,7 +107,7 @@ class ExecutorBench {
   Result<double> time(const StepPlan& plan);
 
   ExecutorBenchOptions options_;
-  ModelSpec config_;  // of the unsharded model
+  ModelSpec spec_;  // of the whole model
   std::int32_t num_devices_ = 1;
   const SteadyClock clock_{};
   PoolLayout layout_;

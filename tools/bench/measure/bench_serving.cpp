@@ -32,7 +32,7 @@ Result<std::unique_ptr<ServingBench>> ServingBench::start(const EngineSettings& 
 }
 
 Status ServingBench::add_adapters(std::span<const DummyAdapter> adapters) {
-  return add_dummy_adapters(engine().adapter_store(), setup_->config, setup_->dtype, adapters,
+  return add_dummy_adapters(engine().adapter_store(), setup_->spec, setup_->dtype, adapters,
                             [&](std::size_t done) {
                               if (done % 250 != 0) return;
                               log::info("{} of {} adapters made", done, adapters.size());
@@ -41,7 +41,7 @@ Status ServingBench::add_adapters(std::span<const DummyAdapter> adapters) {
 
 GenerationRequest ServingBench::request(const std::string& adapter, std::int32_t prompt_tokens,
                                         std::int32_t output_tokens) {
-  return random_request({0, adapter, prompt_tokens, output_tokens}, setup_->config.vocab_size,
+  return random_request({0, adapter, prompt_tokens, output_tokens}, setup_->spec.vocab_size,
                         random_);
 }
 

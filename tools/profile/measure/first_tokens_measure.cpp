@@ -34,10 +34,7 @@ struct TokenSamples {
 class FirstTokens {
  public:
   FirstTokens(const EngineSettings& engine, const ProfileTarget& target, Profile& profile)
-      : engine_(engine),
-        target_(target),
-        profile_(profile),
-        adapters_(target.config, target.dtype) {}
+      : engine_(engine), target_(target), profile_(profile), adapters_(target.spec, target.dtype) {}
 
   Status go() {
     // The engine reads the profile from a file, as a server does.
@@ -72,7 +69,7 @@ class FirstTokens {
     const std::size_t bytes = adapters_.host_tier_bytes(adapters, kBudgetRank);
     with.host_tier_gb = static_cast<double>(bytes) / 1e9;
     with.options.max_device_adapters = std::max(with.options.max_device_adapters, adapters + 2);
-    const ModelSpec& c = target_.config;
+    const ModelSpec& c = target_.spec;
     with.max_model_len = std::min<std::int64_t>(kContext, c.max_position_embeddings);
     if (with.pool_gb == 0) {
       const auto context =

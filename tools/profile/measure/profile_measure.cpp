@@ -140,7 +140,7 @@ class StepsStage : public ProfileStage {
  public:
   Status prepare(const ProfileTarget& target, const LoadProgress& progress) {
     const auto positions = static_cast<std::int32_t>(
-        std::min<std::int64_t>(target.config.max_position_embeddings, 1 << 20));
+        std::min<std::int64_t>(target.spec.max_position_embeddings, 1 << 20));
     options_.batch = target.quick ? 8 : 64;
     options_.context = std::min(target.quick ? 32 : 512, positions - 1);
     options_.prefill_tokens = std::min(target.quick ? 256 : 2048, positions - 1);
@@ -153,8 +153,8 @@ class StepsStage : public ProfileStage {
     for (const std::int32_t batch : {1, 2, 4, 8, 16, 32, 48, 64}) {
       if (batch <= options_.batch) batches_.push_back(batch);
     }
-    TANDEM_ASSIGN(bench_, ExecutorBench::create(target.devices, target.config, target.dtype,
-                                                options_, progress));
+    TANDEM_ASSIGN(bench_, ExecutorBench::create(target.devices, target.spec, target.dtype, options_,
+                                                progress));
     return {};
   }
 
@@ -264,7 +264,7 @@ class LoraStage : public ProfileStage {
 
   Status prepare() {
     Device& device = *target_.devices.front();
-    const std::int64_t hidden = target_.config.hidden_size;
+    const std::int64_t hidden = target_.spec.hidden_size;
     const std::size_t element = size_of(target_.dtype);
     TANDEM_ASSIGN(stream_, device.create_stream("lora"));
     std::int64_t of_slot = 0;
@@ -315,7 +315,7 @@ class LoraStage : public ProfileStage {
   // Slot s has rank ranks[s % size]; each call uses `batch` rows with the next adapters.
   Result<double> time(std::int32_t batch, const std::vector<std::int32_t>& ranks) {
     Device& device = *target_.devices.front();
-    const std::int64_t hidden = target_.config.hidden_size;
+    const std::int64_t hidden = target_.spec.hidden_size;
     const std::size_t element = size_of(target_.dtype);
     std::vector<LoraMatrix> matrices;
     for (std::int32_t s = 0; s < kSlots; ++s) {
@@ -384,7 +384,7 @@ class TripStage : public ProfileStage {
   explicit TripStage(const ProfileTarget& target) : target_(target) {}
 
   Status prepare() {
-    TANDEM_ASSIGN(trips_, RoundTrips::create(*target_.devices.front(), target_.config.hidden_size,
+    TANDEM_ASSIGN(trips_, RoundTrips::create(*target_.devices.front(), target_.spec.hidden_size,
                                              kRows.back(), echo_cpu()));
     return {};
   }
@@ -398,7 +398,7 @@ class TripStage : public ProfileStage {
         tables.emplace_back(ProfileTable{"trip", {"rows", "bytes", "seconds"}, {}});
     for (std::size_t i = 0; i < kRows.size(); ++i) {
       // bf16; the answer is three times as wide as the input.
-      const double bytes = static_cast<double>(kRows[i] * target_.config.hidden_size) * 2 * 4;
+      const double bytes = static_cast<double>(kRows[i] * target_.spec.hidden_size) * 2 * 4;
       table.rows.push_back({static_cast<double>(kRows[i]), bytes, seconds[i]});
     }
     return {};

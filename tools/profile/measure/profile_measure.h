@@ -16,7 +16,7 @@ namespace tandem {
 
 struct ProfileTarget {
   std::vector<Device*> devices;  // the devices that share the model; not empty
-  ModelSpec config;              // of the whole model
+  ModelSpec spec;                // of the whole model
   ModelSpec shape;               // of one device's part
   DType dtype = DType::bf16;
   std::vector<int> worker_cpus;  // one worker for each; may be empty

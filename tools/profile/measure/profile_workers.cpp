@@ -87,8 +87,8 @@ std::array<std::int64_t, 3> outs_of(const ModelSpec& c) {
 
 std::size_t layer_bytes(const ProfileTarget& target, std::uint32_t rank) {
   std::int64_t elements = 0;
-  for (const std::int64_t out : outs_of(target.config)) {
-    elements += rank * (target.config.hidden_size + out);
+  for (const std::int64_t out : outs_of(target.spec)) {
+    elements += rank * (target.spec.hidden_size + out);
   }
   return static_cast<std::size_t>(elements) * size_of(target.dtype);
 }
@@ -100,7 +100,7 @@ class ProfiledWorkers {
       : target_(target), weights_(weights), gap_s_(gap_s) {}
 
   Status prepare() {
-    const ModelSpec& c = target_.config;
+    const ModelSpec& c = target_.spec;
     outs_ = outs_of(c);
     MailboxShape shape;
     shape.dtype = target_.dtype;
@@ -184,7 +184,7 @@ class ProfiledWorkers {
       job.group = g;
       job.rows = c.rows;
       job.first_row = g * c.rows;
-      job.in = static_cast<std::uint32_t>(target_.config.hidden_size);
+      job.in = static_cast<std::uint32_t>(target_.spec.hidden_size);
       job.out = static_cast<std::uint32_t>(outs_[0] + outs_[1] + outs_[2]);
       job.num_modules = 3;
       job.split = c.split;
@@ -197,7 +197,7 @@ class ProfiledWorkers {
       for (std::size_t m = 0; m < 3; ++m) {
         JobMatrix& matrix = job.modules[m];
         matrix.a = at;
-        at += static_cast<std::size_t>(target_.config.hidden_size) * c.rank * element;
+        at += static_cast<std::size_t>(target_.spec.hidden_size) * c.rank * element;
         matrix.b = at;
         at += static_cast<std::size_t>(outs_[m]) * c.rank * element;
         matrix.rank = matrix.b_stride = c.rank;
@@ -213,7 +213,7 @@ class ProfiledWorkers {
   // Rings the doorbells of the next job, waits for all its answers, and then waits for the gap.
   Result<double> offer(const ProfiledJob& c) {
     const std::uint64_t sequence = ++offered_;
-    const std::size_t x_bytes = static_cast<std::size_t>(target_.config.hidden_size) *
+    const std::size_t x_bytes = static_cast<std::size_t>(target_.spec.hidden_size) *
                                 size_of(target_.dtype) * c.rows * c.groups;
     std::memcpy(mailbox_->x_of(0), x_.data(), x_bytes);
     const TimePoint start = clock_.now();
@@ -314,7 +314,7 @@ class WorkerStage : public ProfileStage {
       if (table.name != "prefill" || table.rows.empty()) continue;
       const std::vector<double> seconds = table.column("seconds");
       layer_s = *std::min_element(seconds.begin(), seconds.end()) /
-                static_cast<double>(target_.config.num_layers());
+                static_cast<double>(target_.spec.num_layers());
     }
     return std::min(0.7 * layer_s, 2e-4);
   }

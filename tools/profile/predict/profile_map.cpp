@@ -34,15 +34,15 @@ Result<std::int32_t> whole(std::string_view key, std::string_view text, double l
   return static_cast<std::int32_t>(value);
 }
 
-Result<std::vector<Module>> parse_modules(const std::string& text) {
+Result<std::vector<std::string_view>> parse_modules(const std::string& text) {
   if (text == "qkv") return qkv_modules();
   if (text == "all7" || text == "all") return all_modules();
-  std::vector<Module> modules;
+  std::vector<std::string_view> modules;
   std::stringstream names(text);
   for (std::string name; std::getline(names, name, ',');) {
     bool known = false;
-    for (const Module module : all_modules()) {
-      if (to_string(module) != name && to_string(module) != name + "_proj") continue;
+    for (const std::string_view module : all_modules()) {
+      if (module != name && module != name + "_proj") continue;
       if (std::find(modules.begin(), modules.end(), module) != modules.end()) {
         return invalid("modules={}: '{}' is named twice", text, name);
       }
@@ -58,7 +58,7 @@ Result<std::vector<Module>> parse_modules(const std::string& text) {
   return modules;
 }
 
-std::vector<Module> modules_of(const PlanQuestion& question) {
+std::vector<std::string_view> modules_of(const PlanQuestion& question) {
   return question.modules.empty() ? qkv_modules() : question.modules;
 }
 
@@ -141,7 +141,7 @@ ModelSpec shape_of(const ProfileModel& model) {
 namespace {
 
 LayerLoad layer_of(const ProfileModel& model, std::int32_t rank,
-                   const std::vector<Module>& modules) {
+                   const std::vector<std::string_view>& modules) {
   return layer_load(shape_of(model), model.dtype, rank, modules,
                     static_cast<std::int32_t>(model.devices));
 }
@@ -198,9 +198,8 @@ std::string explain_answer(const Profile& profile, const PlanQuestion& question)
   const LayerLoad& layer = found.request.adapters.front().layers.front();
   const double megabytes = whole_bytes(layer) / 1e6;
   std::string names;
-  for (const Module module : modules_of(question)) {
-    names += fmt::format("{}{}", names.empty() ? "" : ", ",
-                         to_string(module).substr(0, to_string(module).find('_')));
+  for (const std::string_view module : modules_of(question)) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", module.substr(0, module.find('_')));
   }
   std::string text = fmt::format(
       "{} cold adapter{} of rank {} on {}, {} tokens each, {} ({}): {:.1f} MB a layer and adapter\n"

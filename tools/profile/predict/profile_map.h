@@ -24,7 +24,7 @@ struct PlanQuestion {
   double lead_ms = 0;       // how long the loads start before the step
   // GB/s: adapters are read one after another from then on; 0: they are in the host tier.
   double disk = 0;
-  std::vector<Module> modules;  // empty: q, k and v
+  std::vector<std::string_view> modules;  // empty: q, k and v
 };
 
 // "tokens=64 rank=64 cold=3 link=10 cores=8 lead=1 disk=3 modules=qkv": words in any order; an

@@ -25,7 +25,7 @@ class DeviceTierTest : public ::testing::Test {
     device_ = make_test_device();
     store_ = AdapterStore::create(*device_, config_, DType::f32, {8, 64, 4 << 20}).value();
     for (int i = 0; i < 3; ++i) {
-      Adapter adapter = make_dummy_adapter(config_, DType::f32, 16, {Module::q, Module::down},
+      Adapter adapter = make_dummy_adapter(config_, DType::f32, 16, {"q_proj", "down_proj"},
                                            static_cast<std::uint64_t>(i));
       chunks_ = layout_.chunks_for(adapter.num_bytes);
       EXPECT_TRUE(store_->add(std::to_string(i), std::move(adapter), false, false).ok());
@@ -234,7 +234,7 @@ TEST_F(ReadyWords, ArriveInTheOrderOfThePieces) {
   tier_->lane(0).step_begins(*compute_);  // writes the tables
   for (const int i : {0, 1}) {
     EXPECT_EQ(words(tier_->slot(*lease(i)).slot), std::vector<std::uint32_t>(6, 2U + unsigned(i)));
-    const Adapter adapter = make_dummy_adapter(config_, DType::f32, 16, {Module::q, Module::down},
+    const Adapter adapter = make_dummy_adapter(config_, DType::f32, 16, {"q_proj", "down_proj"},
                                                static_cast<std::uint64_t>(i));
     EXPECT_EQ(std::memcmp(bytes_of(i).data(), adapter.bytes.get(), adapter.num_bytes), 0);
   }

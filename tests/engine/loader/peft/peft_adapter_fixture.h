@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/loader/adapter.h"
+#include "engine/loader/peft/peft_config.h"
 #include "engine/loader/peft/peft_reader.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/temp_dir.h"
@@ -44,12 +45,11 @@ struct StoredTensor {
 class PeftAdapter : public ::testing::Test {
  protected:
   // Adds A and B of one module, with different values in all elements.
-  void add(int layer, Module module, int rank, DType dtype = DType::f32) {
-    const std::string path =
-        fmt::format("base_model.model.model.layers.{}.{}.{}", layer,
-                    module <= Module::o ? "self_attn" : "mlp", to_string(module));
-    add_matrix(path + ".lora_A.weight", rank, module_in(base(), module), dtype);
-    add_matrix(path + ".lora_B.weight", module_out(base(), module), rank, dtype);
+  void add(int layer, std::string_view name, int rank, DType dtype = DType::f32) {
+    const std::size_t module = base().modules.row(name);
+    const std::string path = "base_model.model." + module_path(base(), layer, module);
+    add_matrix(path + ".lora_A.weight", rank, module_in(base(), layer, module), dtype);
+    add_matrix(path + ".lora_B.weight", module_out(base(), layer, module), rank, dtype);
   }
   void add_matrix(const std::string& name, std::int64_t rows, std::int64_t cols,
                   DType dtype = DType::f32) {
@@ -59,9 +59,9 @@ class PeftAdapter : public ::testing::Test {
     }
     tensors_[name] = std::move(tensor);
   }
-  void add_everywhere(std::initializer_list<Module> modules, int rank = 4) {
+  void add_everywhere(std::initializer_list<std::string_view> modules, int rank = 4) {
     for (int layer = 0; layer < 3; ++layer) {
-      for (const Module module : modules) add(layer, module, rank);
+      for (const std::string_view module : modules) add(layer, module, rank);
     }
   }
 
@@ -94,9 +94,9 @@ class PeftAdapter : public ::testing::Test {
     if (!adapter) return adapter.status().message();
     std::string text;
     for (std::size_t layer = 0; layer < adapter->layers.size(); ++layer) {
-      for (std::size_t m = 0; m < kNumModules; ++m) {
+      for (std::size_t m = 0; m < base().modules.size(); ++m) {
         if (adapter->layers[layer][m].rank == 0) continue;
-        const std::string_view name = to_string(static_cast<Module>(m));
+        const std::string name(base().modules[m].name());
         text +=
             fmt::format("{}{}{}", text.empty() ? "" : " ", layer, name.substr(0, name.find('_')));
       }

@@ -2,8 +2,12 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <random>
 
 #include "tests/engine/loader/peft/peft_adapter_fixture.h"
+#include "tests/support/peft_writer.h"
+#include "tests/support/test_seed.h"
+#include "tests/support/uneven_model.h"
 
 namespace tandem::peft_test {
 namespace {
@@ -15,12 +19,12 @@ TEST_F(PeftAdapter, LoadsAnyRankFrom1To512) {
   for (const int rank : {1, 3, 5, 12, 40, 512}) {
     for (const DType stored : {DType::f32, DType::f16, DType::bf16}) {
       tensors_.clear();
-      for (int layer = 0; layer < 3; ++layer) add(layer, Module::down, rank, stored);
+      for (int layer = 0; layer < 3; ++layer) add(layer, "down_proj", rank, stored);
       write(lora({"down_proj"}, rank));
       for (const DType dtype : {DType::f32, DType::bf16}) {
         const Result<Adapter> adapter = load_as(dtype);
         ASSERT_TRUE(adapter) << adapter.status().message();
-        const AdapterMatrix& m = adapter->layers[2][static_cast<std::size_t>(Module::down)];
+        const AdapterMatrix& m = adapter->layers[2][base().modules.row("down_proj")];
         EXPECT_EQ(m.rank, rank);
         EXPECT_EQ(adapter->max_rank, rank);
         const int granule = 16 / static_cast<int>(size_of(dtype));
@@ -46,34 +50,33 @@ TEST_F(PeftAdapter, LoadsAnyRankFrom1To512) {
 }
 
 TEST_F(PeftAdapter, TakesTargetsAsNamesPathsPatternsOrAllLinear) {
-  add_everywhere({Module::q, Module::v});
+  add_everywhere({"q_proj", "v_proj"});
   EXPECT_EQ(adapted(lora({"q_proj", "v_proj"})), "0q 0v 1q 1v 2q 2v");
   EXPECT_EQ(adapted(lora({"self_attn.q_proj", "v_proj"})), "0q 0v 1q 1v 2q 2v");
   EXPECT_EQ(adapted(lora(".*self_attn.(q|v)_proj")), "0q 0v 1q 1v 2q 2v");
   EXPECT_EQ(adapted(lora(nullptr)), "0q 0v 1q 1v 2q 2v");
   tensors_.clear();
-  add(1, Module::q, 4);
+  add(1, "q_proj", 4);
   EXPECT_EQ(adapted(lora({"model.layers.1.self_attn.q_proj"})), "1q");
   EXPECT_EQ(adapted(lora({"layers.1.self_attn.q_proj"})), "1q");
   EXPECT_EQ(adapted(lora(R"(model\.layers\.[1]\.self_attn\.q_proj)")), "1q");
   tensors_.clear();
-  add_everywhere(
-      {Module::q, Module::k, Module::v, Module::o, Module::gate, Module::up, Module::down});
+  add_everywhere({"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"});
   EXPECT_EQ(adapted(lora("all-linear")),
             "0q 0k 0v 0o 0gate 0up 0down 1q 1k 1v 1o 1gate 1up 1down 2q 2k 2v 2o 2gate 2up 2down");
   EXPECT_EQ(load()->modules.size(), 7U);
 }
 
 TEST_F(PeftAdapter, APatternMustMatchTheWholePath) {
-  add_everywhere({Module::q});
+  add_everywhere({"q_proj"});
   EXPECT_THAT(message(lora("q_proj")), HasSubstr("adapts no module"));
   EXPECT_THAT(message(lora("model.*q_pro")), HasSubstr("adapts no module"));
   EXPECT_THAT(message(lora("model.*q_proj|x")), "accepted");
 }
 
 TEST_F(PeftAdapter, LeavesOutWhatIsExcluded) {
-  add(0, Module::q, 4);
-  add(2, Module::q, 4);
+  add(0, "q_proj", 4);
+  add(2, "q_proj", 4);
   Json config = lora({"q_proj", "v_proj"});
   config["exclude_modules"] = {"v_proj", "model.layers.1.self_attn.q_proj"};
   EXPECT_EQ(adapted(config), "0q 2q");
@@ -85,7 +88,7 @@ TEST_F(PeftAdapter, LeavesOutWhatIsExcluded) {
 }
 
 TEST_F(PeftAdapter, TransformsOnlyTheLayersNamed) {
-  add(2, Module::q, 4);
+  add(2, "q_proj", 4);
   Json config = lora({"q_proj"});
   config["layers_to_transform"] = 2;
   EXPECT_EQ(adapted(config), "2q");
@@ -104,24 +107,48 @@ TEST_F(PeftAdapter, TransformsOnlyTheLayersNamed) {
   config = lora(".*q_proj");
   config["layers_to_transform"] = {2};
   EXPECT_THAT(message(config), HasSubstr("cannot go with"));
-  add_everywhere({Module::q});
+  add_everywhere({"q_proj"});
   config = lora({"q_proj"});
   config["layers_to_transform"] = Json::array();
   EXPECT_EQ(adapted(config), "0q 1q 2q");
 }
 
-float first_scale(const Adapter& adapter, std::size_t layer, Module module,
+TEST(PeftAdapterOfAnotherTable, HasTheModulesThatItsLayersHave) {
+  std::mt19937 random(static_cast<std::mt19937::result_type>(test_seed()));
+  const ModelSpec spec = test::uneven_model(6, random);
+  const testing::TempDir dir;
+  const std::string folder = testing::write_peft_adapter(
+      dir, "a", spec, 4, {"in_proj", "q_proj", "k_proj", "v_proj", "down_proj"}, 1);
+  const Result<Adapter> adapter = load_peft_adapter(folder, spec, DType::f32);
+  ASSERT_TRUE(adapter) << adapter.status().message();
+  std::uint64_t end = 0;
+  for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
+    for (std::size_t m = 0; m < spec.modules.size(); ++m) {
+      const AdapterMatrix& matrix = adapter->layers[static_cast<std::size_t>(layer)][m];
+      const std::string_view name = spec.modules[m].name();
+      const bool targeted = name != "o_proj" && name != "gate_proj" && name != "up_proj";
+      ASSERT_EQ(matrix.rank > 0, targeted && module_out(spec, layer, m) > 0)
+          << name << " of layer " << layer;
+      if (matrix.rank == 0) continue;
+      EXPECT_EQ(matrix.a_offset, end);  // widths are multiples of 16 numbers, 64 bytes
+      end = matrix.b_offset + 16 * static_cast<std::uint64_t>(module_out(spec, layer, m));
+    }
+  }
+  EXPECT_EQ(end, adapter->num_bytes);
+}
+
+float first_scale(const Adapter& adapter, std::size_t layer, std::string_view module,
                   const std::vector<float>& b) {
-  const AdapterMatrix& m = adapter.layers[layer][static_cast<std::size_t>(module)];
+  const AdapterMatrix& m = adapter.layers[layer][base().modules.row(module)];
   float value = 0;
   convert(adapter.dtype, adapter.bytes.get() + m.b_offset, DType::f32, &value, 1);
   return value / b[0];
 }
 
 TEST_F(PeftAdapter, GivesEachModuleTheRankAndAlphaOfTheFirstPatternThatMatches) {
-  add(0, Module::q, 2);
-  add(1, Module::q, 4);
-  add(2, Module::q, 16);
+  add(0, "q_proj", 2);
+  add(1, "q_proj", 4);
+  add(2, "q_proj", 16);
   Json config = lora({"q_proj"});
   config["rank_pattern"] = {{"layers.0.self_attn.q_proj", 2}, {R"(model\.layers\.2\..*)", 16}};
   config["alpha_pattern"] = {
@@ -131,7 +158,7 @@ TEST_F(PeftAdapter, GivesEachModuleTheRankAndAlphaOfTheFirstPatternThatMatches) 
   const auto scale = [&](std::size_t layer) {
     const std::string name =
         fmt::format("base_model.model.model.layers.{}.self_attn.q_proj.lora_B.weight", layer);
-    return first_scale(*adapter, layer, Module::q, tensors_[name].values);
+    return first_scale(*adapter, layer, "q_proj", tensors_[name].values);
   };
   EXPECT_FLOAT_EQ(scale(0), 0.5F / 2);
   EXPECT_FLOAT_EQ(scale(1), 0.5F / 4);
@@ -141,7 +168,7 @@ TEST_F(PeftAdapter, GivesEachModuleTheRankAndAlphaOfTheFirstPatternThatMatches) 
   ASSERT_TRUE(stable);
   EXPECT_FLOAT_EQ(
       first_scale(
-          *stable, 2, Module::q,
+          *stable, 2, "q_proj",
           tensors_["base_model.model.model.layers.2.self_attn.q_proj.lora_B.weight"].values),
       64.0F / 4);
   // Part of a module's name does not match it.
@@ -157,7 +184,7 @@ TEST_F(PeftAdapter, ToleratesTheAdaptersNameInTensorNames) {
 }
 
 TEST_F(PeftAdapter, TheDigestFollowsTheContents) {
-  add_everywhere({Module::q});
+  add_everywhere({"q_proj"});
   const std::string digest = load(lora({"q_proj"}))->digest;
   EXPECT_EQ(load(lora({"self_attn.q_proj"}))->digest, digest);
   Json louder = lora({"q_proj"});
@@ -168,14 +195,14 @@ TEST_F(PeftAdapter, TheDigestFollowsTheContents) {
 }
 
 TEST(DummyAdapter, IsTheSameForTheSameSeed) {
-  const std::vector<Module> modules = {Module::v, Module::q};
+  const std::vector<std::string_view> modules = {"v_proj", "q_proj"};
   const Adapter one = make_dummy_adapter(base(), DType::bf16, 5, modules, 1);
-  EXPECT_THAT(one.modules, ElementsAre(Module::q, Module::v));
+  EXPECT_THAT(one.modules, ElementsAre("q_proj", "v_proj"));
   EXPECT_EQ(one.max_rank, 5);
   EXPECT_EQ(one.digest, make_dummy_adapter(base(), DType::bf16, 5, modules, 1).digest);
   EXPECT_NE(one.digest, make_dummy_adapter(base(), DType::bf16, 5, modules, 2).digest);
-  for (const auto& layer : one.layers) {
-    const AdapterMatrix& q = layer[0];
+  for (std::size_t layer = 0; layer < one.layers.size(); ++layer) {
+    const AdapterMatrix& q = one.layers[layer][0];
     EXPECT_EQ(q.b_stride, 8);
     std::vector<float> b(18 * 8);
     convert(DType::bf16, one.bytes.get() + q.b_offset, DType::f32, b.data(), b.size());

@@ -32,7 +32,7 @@ TEST_F(PeftAdapter, RefusesPickleAndNothingByName) {
 
 // Messages go to clients, who must not learn where the server keeps its adapters.
 TEST_F(PeftAdapter, NamesFilesButNotTheirFolder) {
-  add_everywhere({Module::q});
+  add_everywhere({"q_proj"});
   const auto damage = [&](const char* name, std::string_view contents) {
     write(lora({"q_proj"}));
     if (contents.empty()) {
@@ -59,7 +59,7 @@ TEST_F(PeftAdapter, NamesFilesButNotTheirFolder) {
 
 TEST_F(PeftAdapter, FollowsLinksWithinItsFolderAndOutOfItOnlyIfAllowed) {
   namespace fs = std::filesystem;
-  add_everywhere({Module::q});
+  add_everywhere({"q_proj"});
   write(lora({"q_proj"}));
   const fs::path snapshot = dir_.path() / "snapshots" / "1";
   fs::create_directories(snapshot);
@@ -84,7 +84,7 @@ TEST_F(PeftAdapter, FollowsLinksWithinItsFolderAndOutOfItOnlyIfAllowed) {
 }
 
 TEST_F(PeftAdapter, RefusesFilesCutOffAnywhere) {
-  add(1, Module::q, 1);
+  add(1, "q_proj", 1);
   write(lora({"layers.1.self_attn.q_proj"}, 1));
   ASSERT_TRUE(load());
   const std::filesystem::path path = dir_.path() / "adapter_model.safetensors";
@@ -104,8 +104,8 @@ TEST_F(PeftAdapter, SurvivesDamageToBothFiles) {
   const std::uint64_t seed = test_seed();
   SCOPED_TRACE(fmt::format("seed {}", seed));
   std::mt19937 random(seed);
-  add(1, Module::q, 1);
-  add(1, Module::up, 1);
+  add(1, "q_proj", 1);
+  add(1, "up_proj", 1);
   const std::string config =
       lora({"layers.1.self_attn.q_proj", "model.layers.1.mlp.up_proj"}, 1).dump();
   write(Json::parse(config));
@@ -130,7 +130,7 @@ TEST_F(PeftAdapter, SurvivesDamageToBothFiles) {
 }
 
 TEST_F(PeftAdapter, LoadsWholeOrFailsWhileItsFilesComeAndGo) {
-  add_everywhere({Module::q, Module::k, Module::v, Module::up}, 40);
+  add_everywhere({"q_proj", "k_proj", "v_proj", "up_proj"}, 40);
   write(lora({"q_proj", "k_proj", "v_proj", "up_proj"}, 40));
   const std::string digest = load()->digest;
   const std::filesystem::path path = dir_.path() / "adapter_model.safetensors";
@@ -159,7 +159,7 @@ TEST_F(PeftAdapter, LoadsWholeOrFailsWhileItsFilesComeAndGo) {
 // A process with write access beside the folder can replace it by a link at any moment.
 TEST_F(PeftAdapter, IsReadFromItsOwnFolderWhileLinksOutTakeItsPlace) {
   namespace fs = std::filesystem;
-  add_everywhere({Module::q}, 8);
+  add_everywhere({"q_proj"}, 8);
   write(lora({"q_proj"}, 8));
   fs::create_directories(dir_.path() / "outside");
   const fs::path folder = dir_.path() / "root" / "a";
@@ -168,7 +168,7 @@ TEST_F(PeftAdapter, IsReadFromItsOwnFolderWhileLinksOutTakeItsPlace) {
     fs::copy_file(dir_.path() / name, dir_.path() / "outside" / name);
   }
   tensors_.clear();
-  add_everywhere({Module::q}, 4);
+  add_everywhere({"q_proj"}, 4);
   write(lora({"q_proj"}, 4));
   for (const char* name : {"adapter_config.json", "adapter_model.safetensors"}) {
     fs::rename(dir_.path() / name, folder / name);

@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST_F(PeftAdapter, RefusesWhatChangesTheMaths) {
-  add_everywhere({Module::q});
+  add_everywhere({"q_proj"});
   ASSERT_EQ(message(lora({"q_proj"})), "accepted");
   EXPECT_THAT(message_with("use_dora", true), HasSubstr("DoRA"));
   EXPECT_THAT(message_with("bias", "all"), HasSubstr("bias"));
@@ -35,7 +35,7 @@ TEST_F(PeftAdapter, RefusesWhatChangesTheMaths) {
 }
 
 TEST_F(PeftAdapter, RefusesUnknownSettingsThatAreNoMereNotes) {
-  add_everywhere({Module::q});
+  add_everywhere({"q_proj"});
   EXPECT_THAT(message_with("sparse", true), HasSubstr("'sparse' is set"));
   EXPECT_THAT(message_with("extra_layers", {1, 2}), HasSubstr("'extra_layers' is set"));
   EXPECT_THAT(message_with("gates", {{"q_proj", 2}}), HasSubstr("take it out of the file"));
@@ -46,7 +46,7 @@ TEST_F(PeftAdapter, RefusesUnknownSettingsThatAreNoMereNotes) {
 }
 
 TEST_F(PeftAdapter, IgnoresNotesAndSaysSoOnce) {
-  add_everywhere({Module::q});
+  add_everywhere({"q_proj"});
   Json config = lora({"q_proj"});
   config["num_epochs_of_mine"] = 3;
   config["author\n"] = "somebody";
@@ -62,7 +62,7 @@ TEST_F(PeftAdapter, IgnoresNotesAndSaysSoOnce) {
 }
 
 TEST_F(PeftAdapter, AcceptsSettingsThatOnlyConcernTraining) {
-  add_everywhere({Module::q});
+  add_everywhere({"q_proj"});
   EXPECT_EQ(message_with("init_lora_weights", "gaussian"), "accepted");
   EXPECT_EQ(message_with("init_lora_weights", false), "accepted");
   EXPECT_EQ(message_with("lora_dropout", 0.1), "accepted");
@@ -73,7 +73,7 @@ TEST_F(PeftAdapter, AcceptsSettingsThatOnlyConcernTraining) {
 }
 
 TEST_F(PeftAdapter, RefusesAbsurdSettingsByName) {
-  add_everywhere({Module::q});
+  add_everywhere({"q_proj"});
   for (const Json& rank :
        {Json(0), Json(-1), Json(513), Json(4.0), Json("4"), Json(nullptr), Json(1e30)}) {
     EXPECT_THAT(message_with("r", rank), HasSubstr("'r'")) << rank;
@@ -94,12 +94,12 @@ TEST_F(PeftAdapter, RefusesAbsurdSettingsByName) {
 }
 
 TEST_F(PeftAdapter, GivesUpOnAPatternThatTakesForEver) {
-  add_everywhere({Module::q});
+  add_everywhere({"q_proj"});
   EXPECT_THAT(message(lora("(([a-z.0-9_]+)+)+[A-Z]")), HasSubstr("cannot be used"));
 }
 
 TEST_F(PeftAdapter, RefusesTheEmbeddingAndTheHead) {
-  add_everywhere({Module::q});
+  add_everywhere({"q_proj"});
   EXPECT_THAT(message(lora({"q_proj", "lm_head"})), HasSubstr("lm_head"));
   EXPECT_THAT(message(lora({"q_proj", "embed_tokens"})), HasSubstr("embed_tokens"));
   EXPECT_THAT(message(lora(".*")), HasSubstr("embedding"));
@@ -111,7 +111,7 @@ TEST_F(PeftAdapter, RefusesTheEmbeddingAndTheHead) {
 }
 
 TEST_F(PeftAdapter, RefusesTensorsThatDoNotBelong) {
-  add_everywhere({Module::q});
+  add_everywhere({"q_proj"});
   const auto refused = [&](const std::string& name) {
     add_matrix(name, 4, 20);
     const std::string why = message(lora({"q_proj"}));
@@ -137,7 +137,7 @@ TEST_F(PeftAdapter, RefusesTensorsThatDoNotBelong) {
 }
 
 TEST_F(PeftAdapter, PassesOverTargetsTheBaseDoesNotHaveAndSaysSoOnce) {
-  add_everywhere({Module::q});
+  add_everywhere({"q_proj"});
   write(lora({"q_proj"}));
   const std::string digest = load()->digest;
   write(lora({"q_proj", "c_attn", "mlp.W_pack", "model.layers.3.self_attn.k_proj", "roj",
@@ -155,12 +155,12 @@ TEST_F(PeftAdapter, PassesOverTargetsTheBaseDoesNotHaveAndSaysSoOnce) {
 }
 
 TEST_F(PeftAdapter, RefusesTargetsOfWhichTheBaseHasNone) {
-  add_everywhere({Module::q});
+  add_everywhere({"q_proj"});
   EXPECT_THAT(message(lora({"c_attn", "query_key_value"})), HasSubstr("adapts no module"));
 }
 
 TEST_F(PeftAdapter, LooksThroughAListOfMuchNonsenseInNoTime) {
-  add_everywhere({Module::q});
+  add_everywhere({"q_proj"});
   Json targets = {"q_proj"};
   for (int i = 0; i < 50'000; ++i) targets.push_back("x" + std::to_string(i));
   EXPECT_EQ(message(lora(targets)), "accepted");
@@ -168,7 +168,7 @@ TEST_F(PeftAdapter, LooksThroughAListOfMuchNonsenseInNoTime) {
 
 TEST_F(PeftAdapter, RefusesWhenAOrBIsMissing) {
   for (const std::string letter : {"A", "B"}) {
-    add_everywhere({Module::q});
+    add_everywhere({"q_proj"});
     tensors_.erase(
         fmt::format("base_model.model.model.layers.1.self_attn.q_proj.lora_{}.weight", letter));
     EXPECT_THAT(message(lora({"q_proj"})),
@@ -176,12 +176,12 @@ TEST_F(PeftAdapter, RefusesWhenAOrBIsMissing) {
                                       "adapter_config.json, but its lora_{} is missing",
                                       letter)));
   }
-  add_everywhere({Module::q});
+  add_everywhere({"q_proj"});
   EXPECT_THAT(message(lora({"q_proj", "v_proj"})), HasSubstr("v_proj"));
 }
 
 TEST_F(PeftAdapter, RefusesShapesThatDoNotFit) {
-  add_everywhere({Module::q});
+  add_everywhere({"q_proj"});
   EXPECT_THAT(message(lora({"q_proj"}, 8)), HasSubstr("ask for [8, 20]"));
   const std::string path = "base_model.model.model.layers.2.self_attn.q_proj.lora_";
   add_matrix(path + "A.weight", 4, 21);
@@ -197,7 +197,7 @@ TEST_F(PeftAdapter, RefusesWeightsThatAreNotFinite) {
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
         -std::numeric_limits<float>::infinity()}) {
     for (const std::string letter : {"A", "B"}) {
-      add_everywhere({Module::q});
+      add_everywhere({"q_proj"});
       tensors_["base_model.model.model.layers.1.self_attn.q_proj.lora_" + letter + ".weight"]
           .values.back() = bad;
       write(lora({"q_proj"}));
@@ -208,7 +208,7 @@ TEST_F(PeftAdapter, RefusesWeightsThatAreNotFinite) {
       }
     }
   }
-  add_everywhere({Module::q});
+  add_everywhere({"q_proj"});
   tensors_["base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight"].values[3] = 60000;
   write(lora({"q_proj"}));
   EXPECT_TRUE(load_as(DType::bf16));

@@ -33,8 +33,7 @@ ModelSpec wide_config() {
 class PeftReread : public ::testing::Test {
  protected:
   std::string write(std::uint64_t seed, std::int32_t rank = 67) {
-    return testing::write_peft_adapter(dir_, "adapter", config_, rank, {Module::q, Module::v},
-                                       seed);
+    return testing::write_peft_adapter(dir_, "adapter", config_, rank, {"q_proj", "v_proj"}, seed);
   }
   Adapter load(DType dtype) { return load(dtype, unix_now_ns()); }
   Adapter load(DType dtype, std::int64_t now_ns) {

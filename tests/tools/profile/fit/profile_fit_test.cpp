@@ -118,7 +118,7 @@ TEST(ProfileMap, ReadsQuestions) {
   EXPECT_EQ(question->cores, 4);
   EXPECT_EQ(question->lead_ms, 2);
   EXPECT_EQ(question->disk, 3.5);
-  EXPECT_EQ(question->modules, (std::vector<Module>{Module::q, Module::down}));
+  EXPECT_EQ(question->modules, (std::vector<std::string_view>{"q_proj", "down_proj"}));
   EXPECT_EQ(parse_question("modules=all7")->modules.size(), 7u);
   EXPECT_EQ(parse_question("")->tokens, PlanQuestion{}.tokens);
   for (const char* bad :

@@ -1,0 +1,46 @@
+#include "engine/model/spec/module_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/model/spec/model_spec.h"
+
+namespace tandem {
+
+std::string_view AdaptedModule::name() const {
+  return std::string_view(path).substr(path.rfind('.') + 1);
+}
+
+ModuleTable::ModuleTable(std::vector<AdaptedModule> rows) : rows_(std::move(rows)) {
+  TANDEM_CHECK(std::ranges::is_sorted(rows_, {}, &AdaptedModule::site) && num_sites() <= kMaxSites,
+               "{} modules at {} sites", rows_.size(), num_sites());
+  for (std::size_t site = 0; site < kMaxSites; ++site) {
+    const auto of_site = [&](const AdaptedModule& row) { return index(row.site) == site; };
+    const auto count = static_cast<std::size_t>(std::ranges::count_if(rows_, of_site));
+    TANDEM_CHECK(count <= kMaxModulesOfSite, "{} modules at site {}", count, site);
+    first_[site + 1] = first_[site] + count;
+  }
+}
+
+std::optional<std::size_t> ModuleTable::find(std::string_view name) const {
+  const auto found = std::ranges::find(rows_, name, &AdaptedModule::name);
+  if (found == rows_.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - rows_.begin());
+}
+
+std::size_t ModuleTable::row(std::string_view name) const {
+  const std::optional<std::size_t> found = find(name);
+  TANDEM_CHECK(found.has_value(), "no module {}", name);
+  return *found;
+}
+
+std::int64_t module_in(const ModelSpec& spec, std::int64_t layer, std::size_t module) {
+  return spec.modules[module].in(spec, spec.layer(layer));
+}
+
+std::int64_t module_out(const ModelSpec& spec, std::int64_t layer, std::size_t module) {
+  return spec.modules[module].out(spec, spec.layer(layer));
+}
+
+}  // namespace tandem
