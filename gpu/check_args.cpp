@@ -18,6 +18,10 @@ void is_matrix(const TensorView& view) {
 void is_floating(const TensorView& view) {
   TANDEM_CHECK(view.dtype != DType::i32, "{}", to_string(view));
 }
+void is_norm_weight(const TensorView& weight, const TensorView& x) {
+  TANDEM_CHECK(weight.rank == 1 && weight.dim[0] == x.cols() && weight.dtype == DType::f32,
+               "weight {} for {}", to_string(weight), to_string(x));
+}
 
 void fits_cache(const TensorView& heads, const KvLayer& cache) {
   TANDEM_CHECK(heads.rank == 3, "{}", to_string(heads));
@@ -39,16 +43,31 @@ void check_args(const EmbedArgs& args) {
   is_floating(args.out);
   TANDEM_CHECK(args.table.cols() == args.out.cols(), "{} into {}", to_string(args.table),
                to_string(args.out));
+  TANDEM_CHECK(args.scale == 1 || args.out.dtype == DType::f32, "{} scaled into {}",
+               to_string(args.table), to_string(args.out));
 }
 
 void check_args(const RmsNormArgs& args) {
   TANDEM_CHECK(args.x.rank == 2 || args.x.rank == 3, "{}", to_string(args.x));
   same_shape(args.x, args.out);
   is_floating(args.x);
-  is_floating(args.weight);
   is_floating(args.out);
-  TANDEM_CHECK(args.weight.rank == 1 && args.weight.dim[0] == args.x.cols(), "weight {} for {}",
-               to_string(args.weight), to_string(args.x));
+  is_norm_weight(args.weight, args.x);
+}
+
+void check_args(const AddNormArgs& args) {
+  is_matrix(args.residual);
+  TANDEM_CHECK(args.residual.dtype == DType::f32, "{}", to_string(args.residual));
+  if (args.sum.rank != 0) {
+    same_shape(args.sum, args.residual);
+    TANDEM_CHECK(args.sum.dtype == DType::f32, "{}", to_string(args.sum));
+  }
+  if (args.sum_weight.rank != 0) is_norm_weight(args.sum_weight, args.residual);
+  if (args.weight.rank != 0) is_norm_weight(args.weight, args.residual);
+  if (args.out.rank != 0) {
+    same_shape(args.out, args.residual);
+    is_floating(args.out);
+  }
 }
 
 void check_args(const GemmArgs& args) {
@@ -79,8 +98,9 @@ void check_args(const RopeAppendArgs& args) {
                "q {} k {}", to_string(args.q), to_string(args.k));
   TANDEM_CHECK(args.q.dtype == args.k.dtype && args.k.dtype == args.v.dtype, "q {} k {} v {}",
                to_string(args.q), to_string(args.k), to_string(args.v));
+  if (args.cos_sin.rank == 0) return;
   TANDEM_CHECK(args.cos_sin.rank == 3 && args.cos_sin.dim[1] == 2 &&
-                   args.cos_sin.cols() == args.q.cols() / 2 && args.cos_sin.dtype == DType::f32,
+                   args.cos_sin.cols() <= args.q.cols() / 2 && args.cos_sin.dtype == DType::f32,
                "table {} for {}", to_string(args.cos_sin), to_string(args.q));
 }
 
@@ -92,6 +112,8 @@ void check_args(const AttentionArgs& args) {
                to_string(args.out));
   TANDEM_CHECK(args.kv_heads > 0 && args.q.dim[1] % args.kv_heads == 0, "{} KV heads for q {}",
                args.kv_heads, to_string(args.q));
+  TANDEM_CHECK(args.window >= 0 && args.softcap >= 0, "window {}, softcap {}", args.window,
+               args.softcap);
 }
 
 void check_args(const SwigluArgs& args) {
@@ -105,7 +127,13 @@ void check_args(const SwigluArgs& args) {
 
 void check_args(const GemmSwigluArgs& args) {
   check_args(GemmArgs{args.x, args.w, {}, args.gate_up});
-  check_args(SwigluArgs{args.gate_up, args.out});
+  check_args(SwigluArgs{args.gate_up, args.out, args.activation});
+}
+
+void check_args(const ScaleLogitsArgs& args) {
+  is_matrix(args.logits);
+  TANDEM_CHECK(args.logits.dtype == DType::f32 && args.softcap >= 0, "{}, softcap {}",
+               to_string(args.logits), args.softcap);
 }
 
 void check_args(const GatherRowsArgs& args) {

@@ -9,11 +9,13 @@ namespace tandem {
 
 void check_args(const EmbedArgs& args);
 void check_args(const RmsNormArgs& args);
+void check_args(const AddNormArgs& args);
 void check_args(const GemmArgs& args);
 void check_args(const RopeAppendArgs& args);
 void check_args(const AttentionArgs& args);
 void check_args(const SwigluArgs& args);
 void check_args(const GemmSwigluArgs& args);
+void check_args(const ScaleLogitsArgs& args);
 void check_args(const GatherRowsArgs& args);
 void check_args(const LoraArgs& args);
 void check_args(const OfferArgs& args);

@@ -83,7 +83,7 @@ class Graph {
   virtual ~Graph() = default;
 };
 
-// The operations that a stream computes: a Llama-family layer's. ops.h explains each of them.
+// The operations of a decoder's layers; ops.h explains them one by one.
 class Operations {
  public:
   virtual ~Operations() = default;
@@ -91,6 +91,7 @@ class Operations {
   virtual void resolve_tokens(const ResolveTokensArgs& args) = 0;
   virtual void embed(const EmbedArgs& args) = 0;
   virtual void rms_norm(const RmsNormArgs& args) = 0;
+  virtual void add_norm(const AddNormArgs& args) = 0;
   virtual void gemm(const GemmArgs& args) = 0;
   virtual void rope_append(const RopeAppendArgs& args) = 0;
   // Holds for the attention operations enqueued after it, until the next plan.
@@ -99,8 +100,9 @@ class Operations {
   virtual void swiglu(const SwigluArgs& args) = 0;
   virtual void gemm_swiglu(const GemmSwigluArgs& args) {
     gemm({args.x, args.w, {}, args.gate_up});
-    swiglu({args.gate_up, args.out});
+    swiglu({args.gate_up, args.out, args.activation});
   }
+  virtual void scale_logits(const ScaleLogitsArgs& args) = 0;
   virtual void gather_rows(const GatherRowsArgs& args) = 0;
   virtual void lora(const LoraArgs& args) = 0;
   virtual void offer(const OfferArgs& args) = 0;

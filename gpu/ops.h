@@ -10,6 +10,7 @@
 
 #include "base/ids/ticket.h"
 #include "base/tensor.h"
+#include "gpu/activation.h"
 #include "gpu/weight.h"
 
 namespace tandem {
@@ -25,23 +26,38 @@ struct ResolveTokensArgs {
   const SampledToken* previous;  // the tokens that the previous step sampled
 };
 
-// out[t] = table[ids[t]]. `table` may be a shard of the vocabulary that begins at `first_id`:
-// tokens of other shards become zeros.
+// out[t] = scale * table[ids[t]]. `table` may be a shard of the vocabulary that begins at
+// `first_id`: tokens of other shards become zeros.
 struct EmbedArgs {
   TensorView table;         // [rows, H], compute dtype; the rows of ids from first_id on
   const std::int32_t* ids;  // [T], each in [0, vocab)
   TensorView out;           // [T, H], f32 or compute dtype
   std::int32_t first_id = 0;
   std::int32_t vocab = 0;  // 0: the table holds the whole vocabulary
+  float scale = 1;         // other than 1 only if `out` is f32
 };
 
 // out[r] = x[r] / sqrt(mean(x[r]^2) + eps) * weight, over the last dimension. `x` is [T, H], or
-// [T, heads, d] for per-head norms (Qwen3). `out` may be `x` itself when the dtypes agree.
+// [T, heads, d] for per-head norms (Qwen3). `out` may be `x` itself when the dtypes agree. Norm
+// weights are f32 on every device: they are small, and families that multiply by 1 + weight (Gemma)
+// have the sum stored without rounding.
 struct RmsNormArgs {
   TensorView x;       // f32 or compute dtype, rows strided as they come
-  TensorView weight;  // [last], compute dtype
+  TensorView weight;  // [last], f32
   float eps;
   TensorView out;  // as x, f32 or compute dtype
+};
+
+// The end of a block whose sum has a norm of its own, or whose input has none (Gemma, OLMo 2):
+//   residual += sum / sqrt(mean(sum^2) + eps) * sum_weight, or += sum without a sum_weight;
+//   out = residual / sqrt(mean(residual^2) + eps) * weight, or = residual without a weight.
+struct AddNormArgs {
+  TensorView sum;         // [T, H], f32; rank 0: nothing is added
+  TensorView sum_weight;  // [H], f32; rank 0: the sum is added as it is
+  TensorView residual;    // [T, H], f32
+  TensorView weight;      // [H], f32; rank 0: no norm of the residual
+  float eps;
+  TensorView out;  // [T, H], f32 or compute dtype; rank 0: only the residual is wanted
 };
 
 // y = x w^T (+ bias), or y += x w^T (+ bias) when `accumulate`.
@@ -62,18 +78,20 @@ struct KvLayer {
   std::int32_t page_tokens = 0;
 };
 
-// Rotary embedding, the half-split form of Hugging Face Llama: for i < d/2, (x[i], x[i + d/2]) is
-// rotated by the angle with cosine and sine cos_sin[position][0 and 1][i]. q is rotated in place.
-// Rotated k, and v, are written to slot slots[t] = page * page_tokens + offset; the operands k and
-// v stay unchanged. Rows with slot -1 (padding of a captured step) write none.
+// Rotary embedding of the first 2 n elements of each head, n <= d/2: for i < n, the pair
+// (x[i], x[i + n]), as in Hugging Face's Llama, or (x[2 i], x[2 i + 1]) if `interleaved`, rotates
+// by the angle whose cosine and sine are cos_sin[position][0 and 1][i]. q rotates in place; k,
+// rotated, and v of every row are written to slot slots[t] = page * page_tokens + offset, and stay
+// as they are. A row whose slot is -1 (padding of a captured step) writes none.
 struct RopeAppendArgs {
   TensorView q;                   // [T, heads, d], compute dtype, d even
   TensorView k;                   // [T, kv_heads, d]
   TensorView v;                   // [T, kv_heads, d]
-  TensorView cos_sin;             // [max positions, 2, d/2], f32
+  TensorView cos_sin;             // [max positions, 2, n], f32; rank 0: nothing rotates
   const std::int32_t* positions;  // [T]
   const std::int32_t* slots;      // [T]
   KvLayer cache;
+  bool interleaved = false;
 };
 
 // The rows of one sequence in a step: its last `num_rows` tokens out of `kv_len`.
@@ -104,10 +122,13 @@ struct AttentionPlan {
   // The attention operations of this plan will run in a captured graph for this number of rows and
   // sequences, so launch shapes may depend on these two numbers alone.
   bool captured = false;
+  bool bounded = false;  // some of the attention operations have a window or a softcap
 };
 
 // out[t, h] = softmax(scale q[t, h] K^T) V over the sequence's own keys 0 .. position(t), with
-// grouped queries: query head h reads KV head h / (heads / kv_heads).
+// grouped queries: query head h reads KV head h / (heads / kv_heads). With a window, the row at
+// position p sees the keys p - window + 1 .. p. With a softcap, a score s becomes
+// softcap tanh(s / softcap) (Gemma 2).
 struct AttentionArgs {
   TensorView q;   // [T, heads, d], compute dtype
   KvLayer cache;  // the rows' own keys are already appended
@@ -118,13 +139,16 @@ struct AttentionArgs {
   std::int32_t max_rows;    // largest num_rows of any sequence
   std::int32_t max_kv_len;  // largest kv_len
   float scale;
-  TensorView out;  // [T, heads, d], compute dtype
+  TensorView out;           // [T, heads, d], compute dtype
+  std::int32_t window = 0;  // 0: a row sees all keys before it
+  float softcap = 0;        // 0: scores stay
 };
 
-// out[t, i] = silu(gate_up[t, i]) * gate_up[t, ffn + i]
+// out[t, i] = activation(gate_up[t, i]) * gate_up[t, ffn + i]
 struct SwigluArgs {
   TensorView gate_up;  // [T, 2 ffn], compute dtype
   TensorView out;      // [T, ffn], compute dtype
+  Activation activation = Activation::silu;
 };
 
 // gemm() into `gate_up`, then swiglu() of it. A device may fuse the two and leave `gate_up`
@@ -134,6 +158,15 @@ struct GemmSwigluArgs {
   Weight w;            // [2 ffn, in]
   TensorView gate_up;  // [T, 2 ffn], compute dtype
   TensorView out;      // [T, ffn], compute dtype
+  Activation activation = Activation::silu;
+};
+
+// logits = softcap tanh(multiplier logits / softcap), in place; without a softcap,
+// logits = multiplier logits.
+struct ScaleLogitsArgs {
+  TensorView logits;  // [S, vocab], f32
+  float multiplier = 1;
+  float softcap = 0;
 };
 
 // Adds up the partial sums of all ranks: residual = sum over ranks of part, or residual += it; then
@@ -146,7 +179,7 @@ struct AllReduceArgs {
   TensorView part;      // [T, H], f32, dense; the same shape on all ranks
   TensorView residual;  // [T, H], f32
   bool accumulate = true;
-  TensorView weight;  // [H], compute dtype; rank 0: no norm
+  TensorView weight;  // [H], f32; rank 0: no norm
   float eps = 0;
   TensorView out;  // [T, H], f32 or compute dtype
 };

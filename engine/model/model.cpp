@@ -78,8 +78,9 @@ Status Model::make_rotary_tables(Device& device) {
     const std::vector<float> table = make_rotary_table(rotary, head_dim, limits_.max_positions);
     TANDEM_ASSIGN(rotary_.emplace_back(), upload(device, table.data(), table.size() * sizeof(float),
                                                  "the rotary embedding's table"));
+    const std::int64_t pairs = (rotary.rotated == 0 ? head_dim : rotary.rotated) / 2;
     rotary_views_.emplace_back(
-        TensorView(rotary_.back().data(), DType::f32, {limits_.max_positions, 2, head_dim / 2}));
+        TensorView(rotary_.back().data(), DType::f32, {limits_.max_positions, 2, pairs}));
   }
   return {};
 }
@@ -126,7 +127,7 @@ void Model::compute(Stream& stream, const StepInput& input, const KvCache& cache
   // With one layer, ranks would synchronise only once per step, and their shared memory would be
   // overwritten too soon.
   step.drops_rows = num_layers > 1 && may_drop_rows(step);
-  embed(step, weights_, weights_.layer(0).attention_norm);
+  embed(step, weights_, input_of_attention(layer(0)));
   for (std::int64_t index = 0; index < num_layers; ++index) {
     if (adapters.waits != nullptr) adapters.waits->before(index, stream);
     compute_layer(step, index);
@@ -138,12 +139,14 @@ void Model::compute_layer(LayerStep& step, std::int64_t index) const {
   const Layer layer = this->layer(index);
   const bool last = index + 1 == part_.spec.num_layers();
   const bool drops = step.drops_rows && last;
-  append_keys(step, layer, rotary_views_[layer.spec.attention.rotary]);
+  const std::size_t rotary = layer.spec.attention.rotary;
+  append_keys(step, layer,
+              rotary == AttentionSpec::kNoRotary ? TensorView() : rotary_views_[rotary]);
   if (drops && step.input.num_logits == 0) return;
   attend(step, layer);
   if (drops) drop_rows(step);
   attention_out(step, layer);
-  gated_mlp(step, layer, last ? TensorView() : weights_.layer(index + 1).attention_norm);
+  gated_mlp(step, layer, last ? BlockInput{{}, false} : input_of_attention(this->layer(index + 1)));
 }
 
 // After the last layer's attention, only rows with logits are needed: one for a prompt, none for a
@@ -194,12 +197,15 @@ Status Model::tune(Stream& stream) {
     return stream.tune_gemm(like);
   };
   const bool whole = part_.is_whole();
+  const bool adds = whole && work_.sum.rank == 0;
+  const auto end_of_block = [&](const TensorView& part) {
+    return !whole ? part : adds ? work_.residual : work_.sum;
+  };
   TANDEM_TRY(with_every_layer(&LayerWeights::qkv, &LayerWeights::qkv_bias, work_.qkv, false));
   TANDEM_TRY(with_every_layer(&LayerWeights::o, &LayerWeights::o_bias,
-                              whole ? work_.residual : shared_.attended, whole));
+                              end_of_block(shared_.attended), adds));
   TANDEM_TRY(with_every_layer(&LayerWeights::gate_up, nullptr, work_.gate_up, false));
-  TANDEM_TRY(
-      with_every_layer(&LayerWeights::down, nullptr, whole ? work_.residual : shared_.fed, whole));
+  TANDEM_TRY(with_every_layer(&LayerWeights::down, nullptr, end_of_block(shared_.fed), adds));
   const Weight& head = weights_.head();
   const TensorView& y = whole ? work_.logits : shared_.logits;
   const std::int64_t rows = std::min(y.rows(), head.rows());
@@ -219,6 +225,9 @@ void Model::plan_attention(Stream& stream, const StepInput& input, const KvCache
   plan.num_sequences = input.num_sequences;
   plan.num_rows = input.num_rows;
   plan.captured = input.padded;
+  plan.bounded = std::ranges::any_of(part_.spec.layers, [](const LayerSpec& layer) {
+    return layer.attention.window != 0 || layer.attention.softcap != 0;
+  });
   stream.plan_attention(plan);
 }
 

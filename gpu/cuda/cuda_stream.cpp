@@ -265,6 +265,10 @@ void CudaStream::rms_norm(const RmsNormArgs& args) {
   check_args(args);
   enqueue("rms_norm", [&] { return launch_rms_norm(args, handle_); });
 }
+void CudaStream::add_norm(const AddNormArgs& args) {
+  check_args(args);
+  enqueue("add_norm", [&] { return launch_add_norm(args, handle_); });
+}
 void CudaStream::gemm(const GemmArgs& args) {
   check_args(args);
   enqueue("gemm", [&]() -> Status {
@@ -308,6 +312,10 @@ void CudaStream::gemm_swiglu(const GemmSwigluArgs& args) {
     TANDEM_TRY(prepare());
     return workspaces_.gemm->run(args, handle_);
   });
+}
+void CudaStream::scale_logits(const ScaleLogitsArgs& args) {
+  check_args(args);
+  enqueue("scale_logits", [&] { return launch_scale_logits(args, handle_); });
 }
 void CudaStream::gather_rows(const GatherRowsArgs& args) {
   check_args(args);

@@ -57,12 +57,14 @@ class CudaStream final : public Stream {
   void resolve_tokens(const ResolveTokensArgs& args) override;
   void embed(const EmbedArgs& args) override;
   void rms_norm(const RmsNormArgs& args) override;
+  void add_norm(const AddNormArgs& args) override;
   void gemm(const GemmArgs& args) override;
   Status tune_gemm(std::span<const GemmArgs> like) override;
   void rope_append(const RopeAppendArgs& args) override;
   void attention(const AttentionArgs& args) override;
   void swiglu(const SwigluArgs& args) override;
   void gemm_swiglu(const GemmSwigluArgs& args) override;
+  void scale_logits(const ScaleLogitsArgs& args) override;
   void gather_rows(const GatherRowsArgs& args) override;
   void all_reduce(const AllReduceArgs& args) override;
   void all_gather(const AllGatherArgs& args) override;

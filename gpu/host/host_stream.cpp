@@ -189,6 +189,9 @@ void HostStream::embed(const EmbedArgs& args) {
 void HostStream::rms_norm(const RmsNormArgs& args) {
   enqueue_args("rms_norm", host::rms_norm, args);
 }
+void HostStream::add_norm(const AddNormArgs& args) {
+  enqueue_args("add_norm", host::add_norm, args);
+}
 void HostStream::gemm(const GemmArgs& args) {
   enqueue_args("gemm", host::gemm, args);
 }
@@ -200,6 +203,9 @@ void HostStream::attention(const AttentionArgs& args) {
 }
 void HostStream::swiglu(const SwigluArgs& args) {
   enqueue_args("swiglu", host::swiglu, args);
+}
+void HostStream::scale_logits(const ScaleLogitsArgs& args) {
+  enqueue_args("scale_logits", host::scale_logits, args);
 }
 void HostStream::gather_rows(const GatherRowsArgs& args) {
   enqueue_args("gather_rows", host::gather_rows, args);

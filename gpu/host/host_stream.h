@@ -51,10 +51,12 @@ class HostStream final : public Stream {
   void resolve_tokens(const ResolveTokensArgs& args) override;
   void embed(const EmbedArgs& args) override;
   void rms_norm(const RmsNormArgs& args) override;
+  void add_norm(const AddNormArgs& args) override;
   void gemm(const GemmArgs& args) override;
   void rope_append(const RopeAppendArgs& args) override;
   void attention(const AttentionArgs& args) override;
   void swiglu(const SwigluArgs& args) override;
+  void scale_logits(const ScaleLogitsArgs& args) override;
   void gather_rows(const GatherRowsArgs& args) override;
   void lora(const LoraArgs& args) override;
   void sample(const SampleArgs& args) override;

@@ -51,6 +51,7 @@ class FailingStream final : public Stream {
   void resolve_tokens(const ResolveTokensArgs& args) override { inner_->resolve_tokens(args); }
   void embed(const EmbedArgs& args) override { inner_->embed(args); }
   void rms_norm(const RmsNormArgs& args) override { inner_->rms_norm(args); }
+  void add_norm(const AddNormArgs& args) override { inner_->add_norm(args); }
   void gemm(const GemmArgs& args) override {
     if (faults_.gemms_left >= 0 && faults_.gemms_left-- == 0) {
       if (faults_.throws) throw std::bad_alloc();
@@ -63,6 +64,7 @@ class FailingStream final : public Stream {
   void rope_append(const RopeAppendArgs& args) override { inner_->rope_append(args); }
   void attention(const AttentionArgs& args) override { inner_->attention(args); }
   void swiglu(const SwigluArgs& args) override { inner_->swiglu(args); }
+  void scale_logits(const ScaleLogitsArgs& args) override { inner_->scale_logits(args); }
   void gather_rows(const GatherRowsArgs& args) override { inner_->gather_rows(args); }
   void lora(const LoraArgs& args) override {
     if (args.part == LoraPart::expand) ++faults_.halved;

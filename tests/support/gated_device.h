@@ -181,6 +181,10 @@ class GatedStream final : public Stream {
     inner_->rms_norm(args);
     count();
   }
+  void add_norm(const AddNormArgs& args) override {
+    inner_->add_norm(args);
+    count();
+  }
   void gemm(const GemmArgs& args) override {
     inner_->gemm(args);
     count();
@@ -195,6 +199,10 @@ class GatedStream final : public Stream {
   }
   void swiglu(const SwigluArgs& args) override {
     inner_->swiglu(args);
+    count();
+  }
+  void scale_logits(const ScaleLogitsArgs& args) override {
+    inner_->scale_logits(args);
     count();
   }
   void gather_rows(const GatherRowsArgs& args) override {

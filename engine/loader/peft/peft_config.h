@@ -40,6 +40,8 @@ Result<PeftConfig> parse_peft_config(const OrderedJson& json);
 struct PlannedModule {
   std::int64_t layer;
   std::size_t module;  // row of the base's ModuleTable
+  std::string path;    // the adapted module's, below the root of a text model
+  bool fused;          // it is AdaptedModule::fused_path: A is shared, and B has rows for others
   std::int64_t rank;   // 1..kMaxAdapterRank
   double scale;        // alpha / rank, or alpha / sqrt(rank)
 };
@@ -54,5 +56,12 @@ std::vector<std::string> targets_not_in(const ModelSpec& spec, const PeftConfig&
 
 // Returns, for example, "model.layers.3.self_attn.q_proj".
 std::string module_path(const ModelSpec& spec, std::int64_t layer, std::size_t module);
+// The same of AdaptedModule::fused_path; empty if the module has none.
+std::string fused_module_path(const ModelSpec& spec, std::int64_t layer, std::size_t module);
+
+// In a multimodal base PEFT's paths have other roots before the text model's layers:
+// "model.language_model.layers...". Returns the path below the root of a text model. No value: the
+// path is that of another model, such as the vision tower, whose tensors are left out.
+std::optional<std::string> path_in_text_model(const ModelSpec& spec, std::string_view path);
 
 }  // namespace tandem

@@ -67,14 +67,17 @@ Result<TensorName> parse_tensor_name(std::string_view name) {
 struct Pair {
   const TensorInfo* a = nullptr;
   const TensorInfo* b = nullptr;
+  bool planned = false;
 };
 using Pairs = std::map<std::string, Pair, std::less<>>;  // key: the module's path
 
-Result<Pairs> pair_tensors(const SafetensorsHeader& header) {
+Result<Pairs> pair_tensors(const SafetensorsHeader& header, const ModelSpec& spec) {
   Pairs pairs;
   for (const auto& [name, info] : header.tensors()) {
     TANDEM_ASSIGN(const TensorName parsed, parse_tensor_name(name));
-    Pair& pair = pairs[std::string(parsed.path)];
+    const std::optional<std::string> path = path_in_text_model(spec, parsed.path);
+    if (!path) continue;
+    Pair& pair = pairs[*path];
     const TensorInfo*& slot = parsed.is_a ? pair.a : pair.b;
     if (slot != nullptr) return invalid("tensor '{}' is there under two names", name);
     slot = &info;
@@ -108,7 +111,9 @@ Status explain_extra(std::string_view path, const ModelSpec& spec) {
   }
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     for (std::size_t module = 0; module < spec.modules.size(); ++module) {
-      if (module_out(spec, layer, module) > 0 && module_path(spec, layer, module) == path) {
+      if (module_out(spec, layer, module) == 0) continue;
+      if (path == module_path(spec, layer, module) ||
+          path == fused_module_path(spec, layer, module)) {
         return invalid("there are tensors for {}, which adapter_config.json does not target", path);
       }
     }
@@ -141,35 +146,55 @@ bool all_finite(const std::byte* data, std::size_t count, DType dtype) {
   TANDEM_CHECK(false, "{} is not a floating type", to_string(dtype));
 }
 
+// The rows of B that belong to a module: [first, first + its output) of `all`.
+struct RowsOfB {
+  std::int64_t first = 0;
+  std::int64_t all = 0;
+};
+
+RowsOfB rows_of_b(const ModelSpec& spec, const PlannedModule& planned) {
+  if (!planned.fused) return {0, module_out(spec, planned.layer, planned.module)};
+  RowsOfB rows;
+  const Site site = spec.modules[planned.module].site;
+  for (std::size_t m = spec.modules.first_of(site); m < spec.modules.end_of(site); ++m) {
+    if (m == planned.module) rows.first = rows.all;
+    rows.all += module_out(spec, planned.layer, m);
+  }
+  return rows;
+}
+
 Result<std::vector<PeftJob>> plan_jobs(const std::vector<PlannedModule>& plan, Pairs pairs,
                                        const ModelSpec& spec, Adapter& adapter) {
   std::vector<PeftJob> jobs;
   for (const PlannedModule& planned : plan) {
-    const std::string path = module_path(spec, planned.layer, planned.module);
     Pair pair;
-    if (const auto it = pairs.find(path); it != pairs.end()) {
+    if (const auto it = pairs.find(planned.path); it != pairs.end()) {
+      it->second.planned = true;
       pair = it->second;
-      pairs.erase(it);
     }
-    TANDEM_TRY(check_tensor(path, "A", pair.a, planned.rank,
+    const RowsOfB rows = rows_of_b(spec, planned);
+    TANDEM_TRY(check_tensor(planned.path, "A", pair.a, planned.rank,
                             module_in(spec, planned.layer, planned.module)));
-    TANDEM_TRY(check_tensor(path, "B", pair.b, module_out(spec, planned.layer, planned.module),
-                            planned.rank));
+    TANDEM_TRY(check_tensor(planned.path, "B", pair.b, rows.all, planned.rank));
     const AdapterMatrix& matrix =
         append_matrix(adapter, spec, planned.layer, planned.module, planned.rank);
-    jobs.push_back({.layer = static_cast<std::int32_t>(planned.layer),
-                    .module = static_cast<std::uint16_t>(planned.module),
-                    .a_type = *pair.a->dtype,
-                    .b_type = *pair.b->dtype,
-                    .scale = static_cast<float>(planned.scale),
-                    .in = pair.a->shape[1],
-                    .out = pair.b->shape[0],
-                    .a_begin = pair.a->begin,
-                    .b_begin = pair.b->begin,
-                    .end = adapter.num_bytes,
-                    .matrix = matrix});
+    jobs.push_back(
+        {.layer = static_cast<std::int32_t>(planned.layer),
+         .module = static_cast<std::uint16_t>(planned.module),
+         .a_type = *pair.a->dtype,
+         .b_type = *pair.b->dtype,
+         .scale = static_cast<float>(planned.scale),
+         .in = pair.a->shape[1],
+         .out = module_out(spec, planned.layer, planned.module),
+         .a_begin = pair.a->begin,
+         .b_begin = pair.b->begin +
+                    static_cast<std::uint64_t>(rows.first * planned.rank) * size_of(*pair.b->dtype),
+         .end = adapter.num_bytes,
+         .matrix = matrix});
   }
-  if (!pairs.empty()) return explain_extra(pairs.begin()->first, spec);
+  for (const auto& [path, pair] : pairs) {
+    if (!pair.planned) return explain_extra(path, spec);
+  }
   return jobs;
 }
 
@@ -242,7 +267,7 @@ Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelSpec& spec, 
   adapter.base_model = peft.base_model;
   adapter.dtype = dtype;
   adapter.layers = AdapterLayers(spec.num_layers(), spec.modules.size());
-  Result<Pairs> pairs = pair_tensors(header);
+  Result<Pairs> pairs = pair_tensors(header, spec);
   if (!pairs) return folder.with_path(pairs.status());
   Result<std::vector<PeftJob>> jobs = plan_jobs(*plan, *std::move(pairs), spec, adapter);
   if (!jobs) return folder.with_path(jobs.status());

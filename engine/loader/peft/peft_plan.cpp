@@ -88,16 +88,60 @@ std::set<std::string, std::less<>> names_in(const ModelSpec& spec) {
   for (const std::string_view path : kOutsideLayers) add(path);
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     for (std::size_t module = 0; module < spec.modules.size(); ++module) {
-      if (module_out(spec, layer, module) > 0) add(module_path(spec, layer, module));
+      if (module_out(spec, layer, module) == 0) continue;
+      add(module_path(spec, layer, module));
+      add(fused_module_path(spec, layer, module));
     }
   }
   return names;
 }
 
+std::string path_in_layer(const ModelSpec& spec, std::int64_t layer, std::string_view path) {
+  return fmt::format("{}{}{}", spec.names.root, fmt::format(fmt::runtime(spec.names.layer), layer),
+                     path);
+}
+
+// The roots that a multimodal base may have before the layers of its text model, newest first.
+constexpr std::array<std::string_view, 2> kRootsOfText = {"model.language_model.",
+                                                          "language_model.model."};
+
+// As is_targeted(), with any of the roots.
+Result<bool> is_targeted_below_any_root(const PeftConfig& peft,
+                                        const std::vector<PythonRegex>& patterns,
+                                        const ModelSpec& spec, std::int64_t layer,
+                                        const std::string& path) {
+  TANDEM_ASSIGN(bool targeted, is_targeted(peft, patterns, layer, path));
+  if (!spec.names.multimodal) return targeted;
+  for (const std::string_view root : kRootsOfText) {
+    if (targeted) break;
+    const std::string other = std::string(root) + path.substr(spec.names.root.size());
+    TANDEM_ASSIGN(targeted, is_targeted(peft, patterns, layer, other));
+  }
+  return targeted;
+}
+
 }  // namespace
 
 std::string module_path(const ModelSpec& spec, std::int64_t layer, std::size_t module) {
-  return fmt::format(fmt::runtime(spec.names.layer), layer) + spec.modules[module].path;
+  return path_in_layer(spec, layer, spec.modules[module].path);
+}
+
+std::string fused_module_path(const ModelSpec& spec, std::int64_t layer, std::size_t module) {
+  const std::string& path = spec.modules[module].fused_path;
+  return path.empty() ? path : path_in_layer(spec, layer, path);
+}
+
+std::optional<std::string> path_in_text_model(const ModelSpec& spec, std::string_view path) {
+  if (!spec.names.multimodal) return std::string(path);
+  for (const std::string_view root : kRootsOfText) {
+    if (path.starts_with(root)) {
+      return std::string(spec.names.root) + std::string(path.substr(root.size()));
+    }
+  }
+  for (const std::string_view part : {"vision_tower.", "multi_modal_projector."}) {
+    if (path.starts_with(part) || path.starts_with("model." + std::string(part))) return {};
+  }
+  return std::string(path);
 }
 
 Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const ModelSpec& spec) {
@@ -108,15 +152,25 @@ Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const Mo
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     for (std::size_t module = 0; module < spec.modules.size(); ++module) {
       if (module_out(spec, layer, module) == 0) continue;
-      const std::string path = module_path(spec, layer, module);
-      TANDEM_ASSIGN(const bool targeted, is_targeted(peft, patterns, layer, path));
+      std::string path = fused_module_path(spec, layer, module);
+      bool fused = !path.empty();
+      bool targeted = false;
+      if (fused) {
+        TANDEM_ASSIGN(targeted, is_targeted_below_any_root(peft, patterns, spec, layer, path));
+      }
+      if (!targeted) {
+        fused = false;
+        path = module_path(spec, layer, module);
+        TANDEM_ASSIGN(targeted, is_targeted_below_any_root(peft, patterns, spec, layer, path));
+      }
       if (!targeted) continue;
       TANDEM_ASSIGN(const auto own_rank, peft.rank_pattern.find(path));
       TANDEM_ASSIGN(const auto own_alpha, peft.alpha_pattern.find(path));
       const std::int64_t rank = own_rank ? static_cast<std::int64_t>(*own_rank) : peft.rank;
       const auto r = static_cast<double>(rank);
       const double alpha = own_alpha.value_or(peft.alpha);
-      plan.push_back({layer, module, rank, alpha / (peft.use_rslora ? std::sqrt(r) : r)});
+      plan.push_back({layer, module, std::move(path), fused, rank,
+                      alpha / (peft.use_rslora ? std::sqrt(r) : r)});
     }
   }
   if (plan.empty()) return invalid("the adapter adapts no module of the base");

@@ -1,41 +1,47 @@
 #include "engine/model/families/decoder.h"
 
+#include <optional>
 #include <string>
 #include <utility>
-
-#include "base/log/log.h"
+#include <vector>
 
 namespace tandem {
 namespace {
 
-void read_sizes(CheckpointConfig& config, const DecoderFields& fields, DecoderShape& shape) {
-  constexpr std::int64_t kMaxWidth = 1 << 20;
-  constexpr std::int64_t kMaxTable = 1 << 24;
-  constexpr std::int64_t kMaxHeads = 65536;
-  shape.hidden_size = config.integer("hidden_size", 1, kMaxWidth);
-  shape.num_layers = config.integer("num_hidden_layers", 1, 4096);
-  shape.num_heads = config.integer("num_attention_heads", 1, kMaxHeads);
-  shape.ffn_size = config.integer("intermediate_size", 1, kMaxTable);
-  shape.vocab_size = config.integer("vocab_size", 1, kMaxTable);
-  shape.max_position_embeddings = config.integer("max_position_embeddings", 1, 1 << 28);
-  shape.rms_norm_eps = config.number("rms_norm_eps", 0, 0.1);
-  const auto kv_heads = config.maybe_integer("num_key_value_heads", 1, kMaxHeads);
-  if (!kv_heads && fields.needs_kv_heads) config.fail(invalid("'num_key_value_heads' is missing"));
-  const auto head_dim = config.maybe_integer("head_dim", 2, 4096);
-  if (!config.status().ok()) return;
+constexpr std::int64_t kMaxWidth = 1 << 20;
+constexpr std::int64_t kMaxTable = 1 << 24;
+constexpr std::int64_t kMaxHeads = 65536;
 
-  shape.num_kv_heads = kv_heads.value_or(shape.num_heads);
+std::int64_t read_integer(CheckpointConfig& config, std::string_view name, std::int64_t max,
+                          std::int64_t fallback) {
+  if (fallback == 0) return config.integer(name, 1, max);
+  return config.maybe_integer(name, 1, max).value_or(fallback);
+}
+
+void read_heads(CheckpointConfig& config, const DecoderFields& fields, DecoderShape& shape) {
+  const DecoderShape& defaults = fields.defaults;
+  shape.num_heads = read_integer(config, "num_attention_heads", kMaxHeads, defaults.num_heads);
+  shape.num_kv_heads =
+      config.maybe_integer("num_key_value_heads", 1, kMaxHeads).value_or(defaults.num_kv_heads);
+  shape.head_dim = config.maybe_integer("head_dim", 2, 4096).value_or(defaults.head_dim);
+  if (!config.status().ok()) return;
+  if (shape.num_kv_heads == 0) {
+    if (fields.needs_kv_heads) config.fail(invalid("'num_key_value_heads' is missing"));
+    shape.num_kv_heads = shape.num_heads;
+  }
   if (shape.num_heads % shape.num_kv_heads != 0) {
     config.fail(invalid("'num_attention_heads' is {}, no multiple of 'num_key_value_heads', {}",
                         shape.num_heads, shape.num_kv_heads));
   }
-  if (!head_dim && fields.needs_head_dim) config.fail(invalid("'head_dim' is missing"));
-  if (!head_dim && shape.hidden_size % shape.num_heads != 0) {
-    config.fail(
-        invalid("'hidden_size' is {}, no multiple of 'num_attention_heads', {}; set 'head_dim'",
-                shape.hidden_size, shape.num_heads));
+  if (shape.head_dim == 0) {
+    if (fields.needs_head_dim) config.fail(invalid("'head_dim' is missing"));
+    if (shape.hidden_size % shape.num_heads != 0) {
+      config.fail(
+          invalid("'hidden_size' is {}, no multiple of 'num_attention_heads', {}; set 'head_dim'",
+                  shape.hidden_size, shape.num_heads));
+    }
+    shape.head_dim = shape.hidden_size / shape.num_heads;
   }
-  shape.head_dim = head_dim.value_or(shape.hidden_size / shape.num_heads);
   if (shape.head_dim % 2 != 0) {
     config.fail(invalid("'head_dim' is {}; rotary embedding needs an even one", shape.head_dim));
   }
@@ -46,98 +52,107 @@ void read_sizes(CheckpointConfig& config, const DecoderFields& fields, DecoderSh
   }
 }
 
-void cut_to_window(CheckpointConfig& config, WindowField field, DecoderShape& shape) {
-  if (field == WindowField::ignored) return;
-  const auto window = config.maybe_integer("sliding_window", 0, INT64_MAX);
-  if (window && *window >= shape.max_position_embeddings) return;
-  const bool use = config.flag("use_sliding_window", field == WindowField::always);
-  bool sliding = use && window.has_value();
-  if (const Json* const types = config.find("layer_types")) {
-    if (!types->is_array()) return config.fail(invalid("'layer_types' must be a list"));
-    for (const Json& type : *types) {
-      if (type == "sliding_attention") {
-        sliding = true;
-      } else if (type != "full_attention") {
-        return config.fail(
-            invalid("'layer_types' asks for {}, which is not supported", type.dump()));
-      }
+void read_sizes(CheckpointConfig& config, const DecoderFields& fields, DecoderShape& shape) {
+  const DecoderShape& defaults = fields.defaults;
+  shape.hidden_size = read_integer(config, "hidden_size", kMaxWidth, defaults.hidden_size);
+  shape.num_layers = read_integer(config, "num_hidden_layers", 4096, defaults.num_layers);
+  shape.ffn_size = read_integer(config, "intermediate_size", kMaxTable, defaults.ffn_size);
+  shape.vocab_size = read_integer(config, "vocab_size", kMaxTable, defaults.vocab_size);
+  shape.max_position_embeddings =
+      read_integer(config, "max_position_embeddings", 1 << 28, defaults.max_position_embeddings);
+  shape.rms_norm_eps =
+      defaults.rms_norm_eps == 0
+          ? config.number("rms_norm_eps", 0, 0.1)
+          : config.maybe_number("rms_norm_eps", 0, 0.1).value_or(defaults.rms_norm_eps);
+  read_heads(config, fields, shape);
+}
+
+// Gemma's configs have both fields, of which 'hidden_activation' counts.
+void read_activation(CheckpointConfig& config, DecoderShape& shape) {
+  for (const std::string_view field : {"hidden_activation", "hidden_act"}) {
+    const std::string name = config.text(field);
+    if (name.empty()) continue;
+    if (name == "silu" || name == "swish") {
+      shape.activation = Activation::silu;
+    } else if (name == "gelu_pytorch_tanh") {
+      shape.activation = Activation::gelu_tanh;
+    } else {
+      config.fail(
+          invalid("'{}' is '{}'; only silu and gelu_pytorch_tanh are supported", field, name));
+    }
+    return;
+  }
+}
+
+// [layers] of layers with a window. No value: the config does not say.
+std::optional<std::vector<bool>> read_layer_types(CheckpointConfig& config, std::size_t layers) {
+  const Json* const types = config.find("layer_types");
+  if (types == nullptr) return std::nullopt;
+  std::vector<bool> windowed;
+  if (!types->is_array() || types->size() != layers) {
+    config.fail(invalid("'layer_types' must be a list of {}, one for each layer", layers));
+    return std::nullopt;
+  }
+  for (const Json& type : *types) {
+    windowed.push_back(type == "sliding_attention");
+    if (!windowed.back() && type != "full_attention") {
+      config.fail(invalid("'layer_types' asks for {}, which is not supported", type.dump()));
     }
   }
-  if (!sliding || !config.status().ok()) return;
-  if (!window || *window == 0) {
-    return config.fail(invalid("'layer_types' slides without a 'sliding_window'"));
-  }
-  log::warning("the context is cut from {} to {} tokens, the length of the model's sliding window",
-               shape.max_position_embeddings, *window);
-  shape.max_position_embeddings = *window;
-}
-
-void refuse_partial_rotary(CheckpointConfig& config) {
-  const auto partial = config.maybe_number("partial_rotary_factor", 0, 1);
-  if (partial.value_or(1) != 1) {
-    config.fail(invalid("'partial_rotary_factor' {} is not supported", *partial));
-  }
-}
-
-Result<RotarySpec> read_rotary_object(const Json& object, std::optional<double> theta) {
-  constexpr double kMaxTheta = 1e15;
-  if (!object.is_object()) return invalid("must be an object");
-  CheckpointConfig fields(object);
-  RotarySpec rotary;
-  const auto own_theta = fields.maybe_number("rope_theta", 0, kMaxTheta);
-  rotary.theta = own_theta.value_or(theta.value_or(rotary.theta));
-  refuse_partial_rotary(fields);
-  std::string type = fields.text("rope_type");
-  if (type.empty()) type = fields.text("type");  // the name before transformers 4.43
-  TANDEM_TRY(fields.status());
-  if (type.empty() && !own_theta && !object.empty()) return invalid("'rope_type' is missing");
-  if (type.empty() || type == "default") return rotary;
-  if (type != "llama3") {
-    return invalid("rope type '{}' is not supported; 'default' and 'llama3' are", type);
-  }
-  RotarySpec::Llama3Scaling scaling;
-  scaling.factor = fields.number("factor", 0, 1e6);
-  scaling.low_freq_factor = fields.number("low_freq_factor", 0, 1e6);
-  scaling.high_freq_factor = fields.number("high_freq_factor", 0, 1e6);
-  scaling.original_max_position_embeddings =
-      fields.number("original_max_position_embeddings", 0, 1 << 28);
-  TANDEM_TRY(fields.status());
-  if (scaling.high_freq_factor <= scaling.low_freq_factor) {
-    return invalid("'high_freq_factor' {} must be above 'low_freq_factor' {}",
-                   scaling.high_freq_factor, scaling.low_freq_factor);
-  }
-  rotary.llama3 = scaling;
-  return rotary;
-}
-
-// transformers 5 writes rope_parameters, transformers 4 rope_theta and rope_scaling.
-void read_rotary(CheckpointConfig& config, DecoderShape& shape) {
-  const auto theta = config.maybe_number("rope_theta", 0, 1e15);
-  refuse_partial_rotary(config);
-  const Json* const parameters = config.find("rope_parameters");
-  const Json* const scaling = config.find("rope_scaling");
-  if (parameters != nullptr && scaling != nullptr && *parameters != *scaling) {
-    config.fail(invalid("'rope_parameters' and 'rope_scaling' contradict each other; keep one"));
-  }
-  if (theta) shape.rotary.theta = *theta;
-  const Json* const object = parameters != nullptr ? parameters : scaling;
-  if (object == nullptr || !config.status().ok()) return;
-  Result<RotarySpec> rotary = read_rotary_object(*object, theta);
-  if (!rotary) {
-    return config.fail(
-        rotary.status().with_context(parameters != nullptr ? "rope_parameters" : "rope_scaling"));
-  }
-  shape.rotary = *rotary;
+  return windowed;
 }
 
 }  // namespace
 
+RotaryFields rotary_fields_of(const DecoderShape& shape) {
+  RotaryFields fields;
+  fields.head_dim = shape.head_dim;
+  fields.max_positions = shape.max_position_embeddings;
+  return fields;
+}
+
 DecoderShape read_decoder(CheckpointConfig& config, const DecoderFields& fields) {
-  DecoderShape shape;
+  DecoderShape shape = fields.defaults;
   read_sizes(config, fields, shape);
-  if (config.status().ok()) cut_to_window(config, fields.window, shape);
-  if (config.status().ok()) read_rotary(config, shape);
+  read_activation(config, shape);
+  shape.mlp_bias = config.flag("mlp_bias", false);
+  if (!config.status().ok()) return shape;
+  RotaryFields rotary = rotary_fields_of(shape);
+  rotary.theta = fields.defaults.rotary.theta;
+  rotary.partial = fields.partial_rotary;
+  shape.rotary = read_rotary(config, rotary);
   return shape;
+}
+
+void read_windows(CheckpointConfig& config, const WindowedLayers& by_default, ModelSpec& spec) {
+  const auto window = config.maybe_integer("sliding_window", 0, INT64_MAX).value_or(0);
+  const auto types = read_layer_types(config, spec.layers.size());
+  if (!config.status().ok()) return;
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+    const bool windowed = types ? (*types)[i] : by_default(static_cast<std::int64_t>(i));
+    if (!windowed) continue;
+    if (window == 0 && types) {
+      return config.fail(
+          invalid("'layer_types' asks for windows, and 'sliding_window' is missing"));
+    }
+    if (window < spec.max_position_embeddings) spec.layers[i].attention.window = window;
+  }
+}
+
+void fuse_qkv(std::string_view name, ModelSpec& spec) {
+  spec.names.q = spec.names.k = spec.names.v = name;
+  spec.modules.fuse(Site::qkv, name);
+}
+
+void fuse_gate_up(std::string_view name, ModelSpec& spec) {
+  spec.names.gate = spec.names.up = name;
+  spec.modules.fuse(Site::gate_up, name);
+}
+
+void rotate_windowed_layers_by(std::size_t rotary, ModelSpec& spec) {
+  for (LayerSpec& layer : spec.layers) {
+    if (layer.attention.window != 0) layer.attention.rotary = rotary;
+  }
 }
 
 }  // namespace tandem

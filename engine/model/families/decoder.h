@@ -1,29 +1,51 @@
-// Reads the config fields that dense decoders share: sizes, rotary embedding, sliding window.
+// Reads the config fields that dense decoders share: sizes, rotary embedding, activation, windows.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
+#include <string_view>
 
 #include "engine/model/families/checkpoint_config.h"
+#include "engine/model/families/rotary_fields.h"
 #include "engine/model/spec/model_spec.h"
 
 namespace tandem {
 
-// How a family's config says that attention uses a sliding window ('sliding_window').
-enum class WindowField : std::uint8_t {
-  ignored,     // the family has no windows
-  always,      // a window in the config is used
-  when_asked,  // only with 'use_sliding_window', or if 'layer_types' asks for it
-};
-
 struct DecoderFields {
+  // The values of fields that a config of this family may leave out. A number that is zero here
+  // must be in the config, but for the two below.
+  DecoderShape defaults = no_defaults();
   bool needs_kv_heads = true;   // false: as many as heads if 'num_key_value_heads' is absent
   bool needs_head_dim = false;  // false: hidden_size / heads if 'head_dim' is absent
-  WindowField window = WindowField::ignored;
+  std::optional<double> partial_rotary = {};  // as RotaryFields::partial
+
+  static DecoderShape no_defaults() {
+    DecoderShape shape;
+    shape.rms_norm_eps = 0;
+    return shape;
+  }
 };
 
 // Reads the fields that all dense decoders have, as transformers 4 or transformers 5 writes them.
-// Attention here always sees the whole context. A window shorter than the context makes no
-// difference up to its length, so the context is cut to that length, and the log says so.
+// The rotary embedding is that of full attention.
 DecoderShape read_decoder(CheckpointConfig& config, const DecoderFields& fields);
+
+// The fields of read_decoder's rotary embedding, for families with another one beside it.
+RotaryFields rotary_fields_of(const DecoderShape& shape);
+
+// Whether layer i attends within a window, if the config has no 'layer_types'.
+using WindowedLayers = std::function<bool(std::int64_t)>;
+
+// Gives the layers that attend within a window that of the config ('sliding_window'). A window that
+// is no shorter than the context makes no difference, and is left out.
+void read_windows(CheckpointConfig& config, const WindowedLayers& by_default, ModelSpec& spec);
+
+// The checkpoint has q, k and v, or gate and up, as rows of one tensor of this name.
+void fuse_qkv(std::string_view name, ModelSpec& spec);
+void fuse_gate_up(std::string_view name, ModelSpec& spec);
+
+// Gives the layers with a window the rotary embedding of this index. Call it after read_windows().
+void rotate_windowed_layers_by(std::size_t rotary, ModelSpec& spec);
 
 }  // namespace tandem

@@ -5,7 +5,10 @@
 namespace tandem {
 
 ModelSpec read_mistral(CheckpointConfig& config) {
-  return decoder_of(read_decoder(config, {.window = WindowField::always}));
+  ModelSpec spec = decoder_of(read_decoder(config, {}));
+  read_windows(
+      config, [](std::int64_t) { return true; }, spec);
+  return spec;
 }
 
 }  // namespace tandem

@@ -5,11 +5,12 @@
 namespace tandem {
 
 ModelSpec read_qwen3(CheckpointConfig& config) {
-  DecoderShape shape =
-      read_decoder(config, {.needs_head_dim = true, .window = WindowField::when_asked});
+  DecoderShape shape = read_decoder(config, {.needs_head_dim = true});
   shape.qkv_bias = shape.o_bias = config.flag("attention_bias", false);
-  shape.qk_norm = true;
-  return decoder_of(shape);
+  shape.qk_norm = QkNorm::head;
+  ModelSpec spec = decoder_of(shape);
+  read_qwen_windows(config, spec);
+  return spec;
 }
 
 }  // namespace tandem

@@ -17,10 +17,21 @@ namespace {
 constexpr std::uint64_t kMaxConfigBytes = 4 << 20;
 
 constexpr std::array kFamilies = {
-    Family{"llama", "LlamaForCausalLM", "Llama", read_llama},
-    Family{"mistral", "MistralForCausalLM", "Mistral", read_mistral},
-    Family{"qwen2", "Qwen2ForCausalLM", "Qwen2", read_qwen2},
-    Family{"qwen3", "Qwen3ForCausalLM", "Qwen3", read_qwen3},
+    Family{"llama", "LlamaForCausalLM", "Llama", "", read_llama},
+    Family{"mistral", "MistralForCausalLM", "Mistral", "", read_mistral},
+    Family{"qwen2", "Qwen2ForCausalLM", "Qwen2", "", read_qwen2},
+    Family{"qwen3", "Qwen3ForCausalLM", "Qwen3", "", read_qwen3},
+    Family{"gemma2", "Gemma2ForCausalLM", "Gemma 2", "", read_gemma2},
+    Family{"gemma3_text", "Gemma3ForCausalLM", "Gemma 3", "", read_gemma3},
+    Family{"gemma3", "Gemma3ForConditionalGeneration", "Gemma 3 (text)", "text_config",
+           read_gemma3},
+    Family{"phi3", "Phi3ForCausalLM", "Phi-3", "", read_phi3},
+    Family{"olmo2", "Olmo2ForCausalLM", "OLMo 2", "", read_olmo2},
+    Family{"olmo3", "Olmo3ForCausalLM", "OLMo 3", "", read_olmo3},
+    Family{"smollm3", "SmolLM3ForCausalLM", "SmolLM3", "", read_smollm3},
+    Family{"granite", "GraniteForCausalLM", "Granite", "", read_granite},
+    Family{"glm", "GlmForCausalLM", "GLM", "", read_glm},
+    Family{"glm4", "Glm4ForCausalLM", "GLM-4", "", read_glm4},
 };
 
 std::string titles() {
@@ -76,18 +87,11 @@ void refuse_quantised(CheckpointConfig& config) {
 
 void refuse_unsupported(CheckpointConfig& config) {
   refuse_quantised(config);
-  for (const std::string_view name : {"hidden_act", "hidden_activation"}) {
-    const std::string activation = config.text(name);
-    if (!activation.empty() && activation != "silu" && activation != "swish") {
-      config.fail(invalid("'{}' is '{}'; only silu is supported", name, activation));
-    }
-  }
   for (const std::string_view name : {"num_local_experts", "num_experts", "n_routed_experts"}) {
     if (config.maybe_integer(name, 0, INT64_MAX).value_or(0) > 0) {
       config.fail(invalid("mixtures of experts ('{}') are not supported", name));
     }
   }
-  if (config.flag("mlp_bias", false)) config.fail(invalid("'mlp_bias' is not supported"));
 }
 
 void read_dtype(CheckpointConfig& config, ModelSpec& spec) {
@@ -99,21 +103,40 @@ void read_dtype(CheckpointConfig& config, ModelSpec& spec) {
   spec.dtype = *parsed;
 }
 
+// Reads the fields that have one meaning in all families, where the config has them.
+void read_common(CheckpointConfig& config, ModelSpec& spec) {
+  spec.tie_word_embeddings = config.flag("tie_word_embeddings", spec.tie_word_embeddings);
+  std::vector<std::int32_t> ends = config.token_ids("eos_token_id", spec.vocab_size);
+  if (!ends.empty()) spec.eos_token_ids = std::move(ends);
+  if (const auto bos = config.maybe_integer("bos_token_id", 0, spec.vocab_size - 1)) {
+    spec.bos_token_id = static_cast<std::int32_t>(*bos);
+  }
+}
+
 Result<ModelSpec> read_spec(const Json& json) {
   CheckpointConfig config(json);
   const Family* const family = find_family(config);
   if (family == nullptr) return config.status();
   refuse_unsupported(config);
   TANDEM_TRY(config.status());
-  ModelSpec spec = family->read(config);
-  TANDEM_TRY(config.status());
-  spec.family = family->name;
-  read_dtype(config, spec);
-  spec.tie_word_embeddings = config.flag("tie_word_embeddings", false);
-  spec.eos_token_ids = config.token_ids("eos_token_id", spec.vocab_size);
-  if (const auto bos = config.maybe_integer("bos_token_id", 0, spec.vocab_size - 1)) {
-    spec.bos_token_id = static_cast<std::int32_t>(*bos);
+  const Json* text = &json;
+  if (!family->text_config.empty()) {
+    text = config.find(family->text_config);
+    if (text == nullptr || !text->is_object()) {
+      return invalid("'{}' is missing", family->text_config);
+    }
   }
+  CheckpointConfig text_config(*text);
+  refuse_unsupported(text_config);
+  TANDEM_TRY(text_config.status());
+  ModelSpec spec = family->read(text_config);
+  TANDEM_TRY(text_config.status());
+  spec.family = family->name;
+  spec.names.multimodal = !family->text_config.empty();
+  read_dtype(config, spec);
+  if (text != &json) read_common(text_config, spec);
+  read_common(config, spec);
+  TANDEM_TRY(text_config.status());
   TANDEM_TRY(config.status());
   TANDEM_TRY(check_computable(spec));
   return spec;

@@ -18,12 +18,22 @@ void append_keys(LayerStep& step, const Layer& layer, const TensorView& rotary) 
   const TensorView k_heads = k.split_cols(spec.kv_heads);
 
   run(step, {layer.index, Site::qkv, step.work.x, w.qkv, w.qkv_bias, qkv, false, {q, k, v}});
-  if (spec.qk_norm) {
-    step.stream.rms_norm({q_heads, w.q_norm, step.part.norm_eps(), q_heads});
-    step.stream.rms_norm({k_heads, w.k_norm, step.part.norm_eps(), k_heads});
+  if (spec.qk_norm != QkNorm::none) {
+    const bool by_head = spec.qk_norm == QkNorm::head;
+    const TensorView& normed_q = by_head ? q_heads : q;
+    const TensorView& normed_k = by_head ? k_heads : k;
+    step.stream.rms_norm({normed_q, w.q_norm, step.part.norm_eps(), normed_q});
+    step.stream.rms_norm({normed_k, w.k_norm, step.part.norm_eps(), normed_k});
   }
-  step.stream.rope_append({q_heads, k_heads, v.split_cols(spec.kv_heads), rotary,
-                           step.input.positions, step.input.slots, step.cache.layer(layer.index)});
+  RopeAppendArgs args{q_heads,
+                      k_heads,
+                      v.split_cols(spec.kv_heads),
+                      rotary,
+                      step.input.positions,
+                      step.input.slots,
+                      step.cache.layer(layer.index)};
+  args.interleaved = rotary.rank != 0 && step.part.spec.rotary[spec.rotary].interleaved;
+  step.stream.rope_append(args);
 }
 
 void attend(LayerStep& step, const Layer& layer) {
@@ -41,15 +51,17 @@ void attend(LayerStep& step, const Layer& layer) {
   args.scale = spec.scale != 0 ? static_cast<float>(spec.scale)
                                : 1.0F / std::sqrt(static_cast<float>(spec.head_dim));
   args.out = step.work.attention.slice_cols(0, spec.q_size()).split_cols(spec.heads);
+  args.window = static_cast<std::int32_t>(spec.window);
+  args.softcap = static_cast<float>(spec.softcap);
   step.stream.attention(args);
 }
 
 void attention_out(LayerStep& step, const Layer& layer) {
   const LayerWeights& w = layer.weights;
   const TensorView x = step.work.attention.slice_cols(0, layer.spec.attention.q_size());
-  const SumTarget sum = sum_target(step, step.shared.attended);
+  const SumTarget sum = sum_target(step, step.shared.attended, w.attention_out_norm);
   run(step, {layer.index, Site::o, x, w.o, w.o_bias, sum.y, sum.accumulate, {sum.y}});
-  to_residual(step, sum.y, true, w.mlp_norm);
+  end_block(step, sum.y, w.attention_out_norm, input_of_mlp(layer));
 }
 
 }  // namespace tandem

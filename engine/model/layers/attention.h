@@ -7,14 +7,14 @@
 namespace tandem {
 
 // Computes q, k and v from step.work.x, and appends the rows' keys and values to the cache.
-// `rotary`: the table of the layer's rotary embedding, [positions, 2, head_dim / 2] f32.
+// `rotary`: the table of the layer's rotary embedding, [positions, 2, pairs] f32; rank 0: none.
 void append_keys(LayerStep& step, const Layer& layer, const TensorView& rotary);
 
 // Computes step.work.attention, the attention of the rows over the keys of their sequences.
 void attend(LayerStep& step, const Layer& layer);
 
-// Adds the projection o to the residual, and writes its norm, the input of the feed-forward part,
-// to step.work.x.
+// Adds the projection o to the residual, and writes the input of the feed-forward part to
+// step.work.x.
 void attention_out(LayerStep& step, const Layer& layer);
 
 }  // namespace tandem

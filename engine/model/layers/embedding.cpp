@@ -1,20 +1,16 @@
 #include "engine/model/layers/embedding.h"
 
-#include "engine/model/layers/residual.h"
-
 namespace tandem {
 
-void embed(LayerStep& step, const ModelWeights& weights, const TensorView& first_norm) {
-  if (step.part.is_whole()) {
-    step.stream.embed({weights.embedding(), step.input.ids, step.work.residual});
-    to_residual(step, {}, false, first_norm);
-    return;
-  }
-  EmbedArgs args{weights.embedding(), step.input.ids, step.shared.embedded};
-  args.first_id = static_cast<std::int32_t>(step.part.vocab.first);
-  args.vocab = static_cast<std::int32_t>(step.part.spec.vocab_size);
+void embed(LayerStep& step, const ModelWeights& weights, const BlockInput& first) {
+  const ModelPart& part = step.part;
+  EmbedArgs args{weights.embedding(), step.input.ids,
+                 part.is_whole() ? step.work.residual : step.shared.embedded};
+  args.scale = static_cast<float>(part.spec.embedding_multiplier / part.residual_multiplier());
+  args.first_id = static_cast<std::int32_t>(part.vocab.first);
+  args.vocab = static_cast<std::int32_t>(part.spec.vocab_size);
   step.stream.embed(args);
-  to_residual(step, step.shared.embedded, false, first_norm);
+  begin_blocks(step, args.out, first);
 }
 
 void head(LayerStep& step, const ModelWeights& weights, const TensorView& sampled) {
@@ -23,15 +19,19 @@ void head(LayerStep& step, const ModelWeights& weights, const TensorView& sample
     step.stream.gather_rows({step.work.residual, step.input.sample_rows, sampled});
   }
   const TensorView normed(step.work.x.data, step.part.dtype, {rows, step.part.spec.hidden_size});
-  step.stream.rms_norm({sampled, weights.final_norm(), step.part.norm_eps(), normed});
+  step.stream.rms_norm({sampled, weights.final_norm(), step.part.residual_eps(), normed});
   const TensorView logits = step.work.logits.slice_rows(0, rows);
   if (step.part.is_whole()) {
     step.stream.gemm({normed, weights.head(), {}, logits});
-    return;
+  } else {
+    const TensorView part = step.shared.logits.slice_rows(0, rows);
+    step.stream.gemm({normed, weights.head(), {}, part});
+    step.stream.all_gather({step.part.communicator, part, logits});
   }
-  const TensorView part = step.shared.logits.slice_rows(0, rows);
-  step.stream.gemm({normed, weights.head(), {}, part});
-  step.stream.all_gather({step.part.communicator, part, logits});
+  const ModelSpec& spec = step.part.spec;
+  if (spec.logits_multiplier == 1 && spec.logits_softcap == 0) return;
+  step.stream.scale_logits({logits, static_cast<float>(spec.logits_multiplier),
+                            static_cast<float>(spec.logits_softcap)});
 }
 
 }  // namespace tandem

@@ -1,31 +1,32 @@
 #include "engine/model/layers/gated_mlp.h"
 
 #include "engine/model/layers/adapted_linear.h"
-#include "engine/model/layers/residual.h"
 
 namespace tandem {
 
-void gated_mlp(LayerStep& step, const Layer& layer, const TensorView& next_norm) {
+void gated_mlp(LayerStep& step, const Layer& layer, const BlockInput& next) {
   const LayerWeights& w = layer.weights;
-  const std::int64_t size = layer.spec.mlp.size;
+  const MlpSpec& spec = layer.spec.mlp;
+  const std::int64_t size = spec.size;
   const TensorView gate_up = step.work.gate_up.slice_cols(0, 2 * size);
   const TensorView activation = step.work.activation.slice_cols(0, size);
-  if (has_deltas(step, layer.index, Site::gate_up)) {
+  if (spec.bias || has_deltas(step, layer.index, Site::gate_up)) {
     run(step, {layer.index,
                Site::gate_up,
                step.work.x,
                w.gate_up,
-               {},
+               w.gate_up_bias,
                gate_up,
                false,
                {gate_up.slice_cols(0, size), gate_up.slice_cols(size, size)}});
-    step.stream.swiglu({gate_up, activation});
+    step.stream.swiglu({gate_up, activation, spec.activation});
   } else {
-    step.stream.gemm_swiglu({step.work.x, w.gate_up, gate_up, activation});
+    step.stream.gemm_swiglu({step.work.x, w.gate_up, gate_up, activation, spec.activation});
   }
-  const SumTarget sum = sum_target(step, step.shared.fed);
-  run(step, {layer.index, Site::down, activation, w.down, {}, sum.y, sum.accumulate, {sum.y}});
-  to_residual(step, sum.y, true, next_norm);
+  const SumTarget sum = sum_target(step, step.shared.fed, w.mlp_out_norm);
+  run(step,
+      {layer.index, Site::down, activation, w.down, w.down_bias, sum.y, sum.accumulate, {sum.y}});
+  end_block(step, sum.y, w.mlp_out_norm, next);
 }
 
 }  // namespace tandem

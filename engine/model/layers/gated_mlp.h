@@ -1,12 +1,12 @@
-// The feed-forward part of a layer: down(silu(gate(x)) * up(x)) (SwiGLU, Shazeer 2020).
+// The feed-forward part of a layer: down(activation(gate(x)) * up(x)) (Shazeer 2020).
 #pragma once
 
 #include "engine/model/layers/layer_step.h"
+#include "engine/model/layers/residual.h"
 
 namespace tandem {
 
 // Reads step.work.x, adds to the residual, and writes the next layer's input to step.work.x.
-// `next_norm`, [H]: the norm of the next layer; absent after the last one.
-void gated_mlp(LayerStep& step, const Layer& layer, const TensorView& next_norm);
+void gated_mlp(LayerStep& step, const Layer& layer, const BlockInput& next);
 
 }  // namespace tandem

@@ -25,6 +25,12 @@ struct ModelPart {
 
   bool is_whole() const { return communicator == nullptr; }
   float norm_eps() const { return static_cast<float>(spec.rms_norm_eps); }
+  // A multiplier m of what blocks add to the residual costs nothing: the residual is kept divided
+  // by m. Then blocks add their sums as they are, and norm(x) = norm(x / m) with eps / m^2.
+  double residual_multiplier() const { return spec.layers.front().residual_multiplier; }
+  float residual_eps() const {
+    return static_cast<float>(spec.rms_norm_eps / (residual_multiplier() * residual_multiplier()));
+  }
 };
 
 // A step that is being enqueued.

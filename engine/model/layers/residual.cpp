@@ -1,21 +1,63 @@
 #include "engine/model/layers/residual.h"
 
 namespace tandem {
+namespace {
 
-SumTarget sum_target(const LayerStep& step, const TensorView& part) {
-  if (step.part.is_whole()) return {step.work.residual, true};
-  return {part, false};
+// step.work.x = the input, from a residual that is complete.
+void make_input(LayerStep& step, const BlockInput& input) {
+  if (!input.wanted) return;
+  const float eps = step.part.residual_eps();
+  if (input.norm.rank != 0) {
+    step.stream.rms_norm({step.work.residual, input.norm, eps, step.work.x});
+  } else {
+    step.stream.add_norm({{}, {}, step.work.residual, {}, eps, step.work.x});
+  }
 }
 
-void to_residual(LayerStep& step, const TensorView& sum, bool accumulate,
-                 const TensorView& next_norm) {
-  const float eps = step.part.norm_eps();
-  if (!step.part.is_whole()) {
-    step.stream.all_reduce({step.part.communicator, sum, step.work.residual, accumulate, next_norm,
-                            eps, next_norm.rank == 0 ? TensorView() : step.work.x});
-  } else if (next_norm.rank != 0) {
-    step.stream.rms_norm({step.work.residual, next_norm, eps, step.work.x});
+// Adds up the ranks' parts, and adds the sum to the residual or puts it there.
+void reduce(LayerStep& step, const TensorView& part, bool accumulate, const BlockInput& input) {
+  if (input.wanted && input.norm.rank == 0) {
+    step.stream.all_reduce(
+        {step.part.communicator, part, step.work.residual, accumulate, {}, 0, {}});
+    make_input(step, input);
+    return;
   }
+  step.stream.all_reduce({step.part.communicator, part, step.work.residual, accumulate, input.norm,
+                          step.part.residual_eps(), input.wanted ? step.work.x : TensorView()});
+}
+
+}  // namespace
+
+BlockInput input_of_attention(const Layer& layer) {
+  return {layer.weights.attention_norm};
+}
+BlockInput input_of_mlp(const Layer& layer) {
+  return {layer.weights.mlp_norm};
+}
+
+SumTarget sum_target(const LayerStep& step, const TensorView& part, const TensorView& sum_norm) {
+  if (!step.part.is_whole()) return {part, false};
+  if (sum_norm.rank != 0) return {step.work.sum, false};
+  return {step.work.residual, true};
+}
+
+void end_block(LayerStep& step, const TensorView& part, const TensorView& sum_norm,
+               const BlockInput& next) {
+  const bool is_whole = step.part.is_whole();
+  if (sum_norm.rank == 0) {
+    if (is_whole) return make_input(step, next);
+    return reduce(step, part, true, next);
+  }
+  if (!is_whole) {
+    step.stream.all_reduce({step.part.communicator, part, step.work.sum, false, {}, 0, {}});
+  }
+  step.stream.add_norm({step.work.sum, sum_norm, step.work.residual, next.norm,
+                        step.part.norm_eps(), next.wanted ? step.work.x : TensorView()});
+}
+
+void begin_blocks(LayerStep& step, const TensorView& part, const BlockInput& first) {
+  if (step.part.is_whole()) return make_input(step, first);
+  reduce(step, part, false, first);
 }
 
 }  // namespace tandem

@@ -1,28 +1,41 @@
 // Adds the sum of a block to the residual, in the same way for attention and the feed-forward part:
 //
-//   sum over the ranks of base product and deltas -> residual += sum -> x = norm(residual)
+//   sum over the ranks of base product and deltas -> its norm, if the layer has one behind the
+//   block
+//   -> residual += sum -> x = norm(residual), or the residual itself: the next block's input
 //
-// A family whose layers norm the sum itself (NormPlace::behind, around) would have that norm
-// between the first arrow and the second; the sum would then need memory of its own. Without such a
-// norm, a device that holds the whole model adds product and deltas directly to the residual.
+// Without a norm of the sum, a device that holds the whole model adds product and deltas directly
+// to the residual.
 #pragma once
 
 #include "engine/model/layers/layer_step.h"
 
 namespace tandem {
 
+// The input of the next block, step.work.x: a norm of the residual.
+struct BlockInput {
+  TensorView norm;     // [H]; rank 0: the residual itself, as the layer norms only sums
+  bool wanted = true;  // false: no block follows
+};
+BlockInput input_of_attention(const Layer& layer);
+BlockInput input_of_mlp(const Layer& layer);
+
 // The output of the projection that ends a block: `part`, memory for this shard's part of the sum,
-// or the residual itself on a device that holds the whole model. `accumulate`: the product adds.
+// or, on a device that holds the whole model, the residual itself or, if the sum has a norm,
+// step.work.sum. `accumulate`: the product adds.
 struct SumTarget {
   TensorView y;
   bool accumulate = false;
 };
-SumTarget sum_target(const LayerStep& step, const TensorView& part);
+SumTarget sum_target(const LayerStep& step, const TensorView& part, const TensorView& sum_norm);
 
-// Adds up `sum` over all ranks and writes the result to the residual, or adds it if `accumulate`;
-// a device that holds the whole model has the sum in its residual already. Then computes
-// step.work.x = norm(residual), unless `next_norm`, [H], is absent (rank 0).
-void to_residual(LayerStep& step, const TensorView& sum, bool accumulate,
-                 const TensorView& next_norm);
+// Ends a block whose projection has written `part` or what sum_target() gave. `sum_norm`, [H]: the
+// weight of the sum's norm; rank 0: it has none.
+void end_block(LayerStep& step, const TensorView& part, const TensorView& sum_norm,
+               const BlockInput& next);
+
+// Begins the model: the residual holds the embedding, or, of several ranks, `part` this rank's
+// part.
+void begin_blocks(LayerStep& step, const TensorView& part, const BlockInput& first);
 
 }  // namespace tandem

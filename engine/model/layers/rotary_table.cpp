@@ -1,29 +1,60 @@
 #include "engine/model/layers/rotary_table.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
 namespace tandem {
 
+namespace {
+
+// The share of a frequency that stays as it is, 0 to 1; the rest of it is divided by the factor.
+double kept_by(const RotarySpec::Llama3Scaling& scaling, double frequency) {
+  // The number of full rotations of this pair within the original context.
+  const double rotations =
+      scaling.original_max_position_embeddings * frequency / (2 * std::numbers::pi);
+  return std::clamp(
+      (rotations - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor),
+      0.0, 1.0);
+}
+
+// The same for pair `i` of a rotary embedding of `rotated` elements.
+double kept_by(const RotarySpec::YarnScaling& scaling, double theta, double rotated, double i) {
+  // The pair that rotates so many times within the original context, as a fraction.
+  const auto pair_of = [&](double rotations) {
+    return rotated *
+           std::log(scaling.original_max_position_embeddings / (rotations * 2 * std::numbers::pi)) /
+           (2 * std::log(theta));
+  };
+  double low = pair_of(scaling.beta_fast);
+  double high = pair_of(scaling.beta_slow);
+  if (scaling.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, rotated - 1);
+  if (low == high) high += 0.001;  // as in transformers: no division by zero
+  return 1 - std::clamp((i - low) / (high - low), 0.0, 1.0);
+}
+
+}  // namespace
+
 std::vector<double> rotary_frequencies(const RotarySpec& rotary, std::int64_t head_dim) {
-  std::vector<double> result(static_cast<std::size_t>(head_dim / 2));
+  const auto rotated = static_cast<double>(rotary.rotated == 0 ? head_dim : rotary.rotated);
+  std::vector<double> result(static_cast<std::size_t>(rotated / 2));
   for (std::size_t i = 0; i < result.size(); ++i) {
-    double frequency =
-        std::pow(rotary.theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+    const auto pair = static_cast<double>(i);
+    double frequency = std::pow(rotary.theta, -2 * pair / rotated);
     if (rotary.llama3) {
-      const auto& scaling = *rotary.llama3;
-      // The number of full rotations of this pair within the original context.
-      const double turns =
-          scaling.original_max_position_embeddings * frequency / (2 * std::numbers::pi);
-      if (turns < scaling.low_freq_factor) {
-        frequency /= scaling.factor;
-      } else if (turns <= scaling.high_freq_factor) {
-        const double keep = (turns - scaling.low_freq_factor) /
-                            (scaling.high_freq_factor - scaling.low_freq_factor);
-        frequency *= (1 - keep) / scaling.factor + keep;
-      }
+      const double kept = kept_by(*rotary.llama3, frequency);
+      frequency *= (1 - kept) / rotary.llama3->factor + kept;
     }
-    result[i] = frequency;
+    if (rotary.yarn) {
+      const double kept = kept_by(*rotary.yarn, rotary.theta, rotated, pair);
+      frequency *= (1 - kept) / rotary.yarn->factor + kept;
+    }
+    result[i] = frequency / rotary.linear_factor;
   }
   return result;
 }
@@ -38,8 +69,9 @@ std::vector<float> make_rotary_table(const RotarySpec& rotary, std::int64_t head
     for (std::size_t i = 0; i < half; ++i) {
       // The angle is rounded to float, as transformers multiplies in float.
       const float angle = static_cast<float>(position) * static_cast<float>(frequencies[i]);
-      row[i] = static_cast<float>(std::cos(static_cast<double>(angle)));
-      row[half + i] = static_cast<float>(std::sin(static_cast<double>(angle)));
+      row[i] = static_cast<float>(std::cos(static_cast<double>(angle)) * rotary.attention_factor);
+      row[half + i] =
+          static_cast<float>(std::sin(static_cast<double>(angle)) * rotary.attention_factor);
     }
   }
   return table;

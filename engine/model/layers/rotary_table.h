@@ -8,12 +8,12 @@
 
 namespace tandem {
 
-// One frequency per pair of a head's elements, [head_dim / 2], in radians per position. With
-// Llama 3 scaling, long wavelengths are stretched by `factor`, short ones kept, and those between
-// interpolated (the rule of transformers' "llama3" rope type).
+// One frequency per pair of rotated elements, in radians per position. With Llama 3's scaling and
+// YaRN, long wavelengths are stretched by `factor`, short ones kept, and those between interpolated
+// (the rules of transformers' rope types "llama3" and "yarn").
 std::vector<double> rotary_frequencies(const RotarySpec& rotary, std::int64_t head_dim);
 
-// [positions, 2, head_dim / 2]: cosines, then sines.
+// [positions, 2, pairs]: cosines, then sines.
 std::vector<float> make_rotary_table(const RotarySpec& rotary, std::int64_t head_dim,
                                      std::int64_t positions);
 

@@ -21,6 +21,7 @@ Workspace Workspace::cut(std::int64_t rows) const {
        {&part.residual, &part.x, &part.qkv, &part.attention, &part.gate_up, &part.activation}) {
     *view = view->slice_rows(0, rows);
   }
+  if (part.sum.rank != 0) part.sum = part.sum.slice_rows(0, rows);
   return part;
 }
 
@@ -51,6 +52,9 @@ Workspace lay_out_workspace(const ModelSpec& shape, Shard shard, DType dtype,
   work.attention = cutter.take(dtype, rows, q);
   work.gate_up = cutter.take(dtype, rows, 2 * ffn);
   work.activation = cutter.take(dtype, rows, ffn);
+  const bool norms_sums = std::ranges::any_of(
+      shape.layers, [](const LayerSpec& layer) { return layer.norms != NormPlace::before; });
+  if (norms_sums) work.sum = cutter.take(DType::f32, rows, shape.hidden_size);
   work.sampled = cutter.take(DType::f32, limits.max_samples, shape.hidden_size);
   work.logits = cutter.take(DType::f32, limits.max_samples, shape.vocab_size);
   if (!shard.is_whole()) {

@@ -29,6 +29,7 @@ struct Workspace {
   TensorView attention;   // [T, q]
   TensorView gate_up;     // [T, 2 ffn]
   TensorView activation;  // [T, ffn]
+  TensorView sum;         // [T, H] f32: a block's sum before its norm; rank 0: no layer norms one
   TensorView sampled;     // [S, H] f32: residual of the rows with logits
   TensorView logits;      // [S, vocab] f32
   // In shards only: [S, ..] f32, the adapters' v from all ranks. A step's views of it, and of

@@ -3,22 +3,30 @@
 namespace tandem {
 namespace {
 
+// The parts of a layer that may differ between layers, set to those of `first`.
+LayerSpec in_the_shape_of(const LayerSpec& first, LayerSpec layer) {
+  layer.attention.rotary = first.attention.rotary;
+  layer.attention.window = first.attention.window;
+  return layer;
+}
+
 Status check_layer(const ModelSpec& spec, const LayerSpec& layer) {
   const AttentionSpec& attention = layer.attention;
   const auto refuse = [](bool asked, std::string_view what) -> Status {
     if (asked) return invalid("Tandem does not compute {} yet", what);
     return {};
   };
-  TANDEM_TRY(refuse(!(layer == spec.layers.front()), "layers that differ from each other"));
-  TANDEM_TRY(refuse(attention.rotary >= spec.rotary.size(), "attention without rotary embedding"));
-  TANDEM_TRY(refuse(attention.rotated != 0 && attention.rotated != attention.head_dim,
-                    "rotary embedding of a part of each head"));
-  TANDEM_TRY(refuse(attention.window != 0, "attention within a sliding window"));
-  TANDEM_TRY(refuse(attention.softcap != 0, "soft-capped attention"));
+  const LayerSpec& first = spec.layers.front();
+  TANDEM_TRY(refuse(!(in_the_shape_of(first, layer) == first), "layers of different shapes"));
   TANDEM_TRY(refuse(attention.sinks, "attention sinks"));
-  TANDEM_TRY(refuse(layer.mlp.activation != Activation::silu, "activations other than SiLU"));
-  TANDEM_TRY(refuse(layer.norms != NormPlace::before, "norms behind a block"));
-  return refuse(layer.residual_multiplier != 1, "multipliers of the residual");
+  return refuse(layer.residual_multiplier != 1 && layer.norms != NormPlace::before,
+                "multipliers of the residual beside norms behind a block");
+}
+
+Status check_rotary(const RotarySpec& rotary, std::int64_t head_dim) {
+  if (rotary.rotated % 2 == 0 && rotary.rotated <= head_dim) return {};
+  return invalid("{} elements of a head of {} are rotated; Tandem needs an even number of them",
+                 rotary.rotated, head_dim);
 }
 
 // The modules of attention with grouped queries and of a gated MLP.
@@ -43,9 +51,8 @@ ModuleTable decoder_modules() {
 Status check_computable(const ModelSpec& spec) {
   if (spec.layers.empty()) return invalid("the model has no layers");
   for (const LayerSpec& layer : spec.layers) TANDEM_TRY(check_layer(spec, layer));
-  if (spec.norm_adds_one) return invalid("Tandem does not compute norms by 1 + weight yet");
-  if (spec.embedding_multiplier != 1 || spec.logits_multiplier != 1) {
-    return invalid("Tandem does not compute multipliers of embedding and logits yet");
+  for (const RotarySpec& rotary : spec.rotary) {
+    TANDEM_TRY(check_rotary(rotary, spec.attention().head_dim));
   }
   return {};
 }
@@ -67,6 +74,8 @@ ModelSpec decoder_of(const DecoderShape& shape) {
   layer.attention.o_bias = shape.o_bias;
   layer.attention.qk_norm = shape.qk_norm;
   layer.mlp.size = shape.ffn_size;
+  layer.mlp.activation = shape.activation;
+  layer.mlp.bias = shape.mlp_bias;
   spec.modules = decoder_modules();
   spec.layers.assign(static_cast<std::size_t>(shape.num_layers), layer);
   return spec;

@@ -17,12 +17,14 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "engine/model/spec/module_table.h"
+#include "gpu/activation.h"
 
 namespace tandem {
 
-// The frequencies of a rotary embedding. If `llama3` is set, they are scaled as in Llama 3
-// (rope_type "llama3").
+// A rotary embedding: the elements of a head that it rotates, and their frequencies. At most one
+// of the scalings is set.
 struct RotarySpec {
+  // As in Llama 3 (rope_type "llama3").
   struct Llama3Scaling {
     double factor = 8;
     double low_freq_factor = 1;
@@ -30,23 +32,41 @@ struct RotarySpec {
     double original_max_position_embeddings = 8192;
     friend bool operator==(const Llama3Scaling&, const Llama3Scaling&) = default;
   };
+  // YaRN (Peng et al. 2023; rope_type "yarn").
+  struct YarnScaling {
+    double factor = 1;
+    double beta_fast = 32;
+    double beta_slow = 1;
+    double original_max_position_embeddings = 0;
+    bool truncate = true;  // the range of frequencies that are mixed is rounded to whole pairs
+    friend bool operator==(const YarnScaling&, const YarnScaling&) = default;
+  };
   double theta = 10000;
+  std::int64_t rotated = 0;     // elements of a head, from the first on; 0: all
+  bool interleaved = false;     // pairs are neighbours, not elements half of `rotated` apart
+  double attention_factor = 1;  // multiplies cosines and sines
+  double linear_factor = 1;     // divides positions (rope_type "linear")
   std::optional<Llama3Scaling> llama3;
+  std::optional<YarnScaling> yarn;
   friend bool operator==(const RotarySpec&, const RotarySpec&) = default;
 };
 
+// The norm of queries and keys before the rotary embedding: none, over each head, or over all heads
+// together (OLMo 2).
+enum class QkNorm : std::uint8_t { none, head, all_heads };
+
 // The mixer of a layer: attention with grouped queries over a paged KV cache.
 struct AttentionSpec {
+  static constexpr std::size_t kNoRotary = SIZE_MAX;
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;  // divides `heads`
   std::int64_t head_dim = 0;  // even
   double scale = 0;           // of q k^T; 0: 1 / sqrt(head_dim)
-  std::size_t rotary = 0;     // index into ModelSpec::rotary
-  std::int64_t rotated = 0;   // elements of a head that are rotated; 0: all
+  std::size_t rotary = 0;     // index into ModelSpec::rotary, or kNoRotary
   std::int64_t window = 0;    // keys that a token sees, itself included; 0: the whole context
   double softcap = 0;         // scores become softcap * tanh(score / softcap); 0: they stay
   bool sinks = false;         // a learnt logit beside each head's scores
-  bool qk_norm = false;       // RMSNorm of each head of q and k, before the rotary embedding
+  QkNorm qk_norm = QkNorm::none;
   bool qkv_bias = false;
   bool o_bias = false;
 
@@ -55,12 +75,11 @@ struct AttentionSpec {
   friend bool operator==(const AttentionSpec&, const AttentionSpec&) = default;
 };
 
-enum class Activation : std::uint8_t { silu, gelu_tanh };
-
 // The feed-forward part of a layer: down(activation(gate(x)) * up(x)).
 struct MlpSpec {
   std::int64_t size = 0;  // rows of gate and of up
   Activation activation = Activation::silu;
+  bool bias = false;  // of gate, up and down
   friend bool operator==(const MlpSpec&, const MlpSpec&) = default;
 };
 
@@ -71,22 +90,29 @@ struct LayerSpec {
   AttentionSpec attention;
   MlpSpec mlp;
   NormPlace norms = NormPlace::before;
-  double residual_multiplier = 1;  // multiplies the sum that a block adds to the residual
+  // Multiplies the sum that a block adds to the residual; the same in all layers.
+  double residual_multiplier = 1;
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
 };
 
 // The names of the model's tensors in a checkpoint. The name of a layer's tensor is appended to
 // `layer` with the layer's number; names of projections get ".weight" and ".bias", norms ".weight".
+// Projections of one name are rows of one tensor, in the order q, k, v and gate, up.
 struct TensorNames {
-  std::string_view embedding = "model.embed_tokens.weight";
-  std::string_view layer = "model.layers.{}.";
-  std::string_view final_norm = "model.norm.weight";
+  std::string_view root = "model.";  // before the next three; see with_root_of()
+  bool multimodal = false;           // beside the text model, there are others
+  std::string_view embedding = "embed_tokens.weight";
+  std::string_view layer = "layers.{}.";
+  std::string_view final_norm = "norm.weight";
   std::string_view head = "lm_head.weight";
+  // Of the norms, a layer has those that its NormPlace says.
   std::string_view attention_norm = "input_layernorm";
   std::string_view q = "self_attn.q_proj", k = "self_attn.k_proj", v = "self_attn.v_proj";
   std::string_view q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm";
   std::string_view o = "self_attn.o_proj";
+  std::string_view attention_out_norm = "post_attention_layernorm";
   std::string_view mlp_norm = "post_attention_layernorm";
+  std::string_view mlp_out_norm = "post_feedforward_layernorm";
   std::string_view gate = "mlp.gate_proj", up = "mlp.up_proj", down = "mlp.down_proj";
 };
 
@@ -99,6 +125,7 @@ struct ModelSpec {
   bool norm_adds_one = false;  // norms multiply by 1 + weight
   double embedding_multiplier = 1;
   double logits_multiplier = 1;
+  double logits_softcap = 0;         // logits become softcap * tanh(logit / softcap); 0: they stay
   bool tie_word_embeddings = false;  // the head is the embedding
   std::vector<RotarySpec> rotary;    // AttentionSpec::rotary is an index of it
   std::vector<LayerSpec> layers;
@@ -112,16 +139,16 @@ struct ModelSpec {
   const LayerSpec& layer(std::int64_t index) const {
     return layers[static_cast<std::size_t>(index)];
   }
-  // Those of the first layer, which must exist. check_computable() makes sure that all layers are
-  // the same.
+  // Those of the first layer, which must exist. check_computable() makes sure that all layers have
+  // the same sizes.
   const AttentionSpec& attention() const { return layers.front().attention; }
   const MlpSpec& mlp() const { return layers.front().mlp; }
   std::int64_t q_size() const { return attention().q_size(); }
   std::int64_t kv_size() const { return attention().kv_size(); }
 };
 
-// A decoder whose layers are all the same, as a few numbers: families of dense models read one, and
-// presets and tests make one up.
+// A decoder whose layers are all the same, as a few numbers: families of dense models read one and
+// change what differs, and presets and tests make one up.
 struct DecoderShape {
   std::int64_t hidden_size = 0;
   std::int64_t num_layers = 0;
@@ -135,7 +162,9 @@ struct DecoderShape {
   bool tie_word_embeddings = false;
   bool qkv_bias = false;
   bool o_bias = false;
-  bool qk_norm = false;
+  bool mlp_bias = false;
+  QkNorm qk_norm = QkNorm::none;
+  Activation activation = Activation::silu;
   RotarySpec rotary;
   std::vector<std::int32_t> eos_token_ids;
 };

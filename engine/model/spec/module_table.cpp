@@ -23,6 +23,10 @@ ModuleTable::ModuleTable(std::vector<AdaptedModule> rows) : rows_(std::move(rows
   }
 }
 
+void ModuleTable::fuse(Site site, std::string_view fused_path) {
+  for (std::size_t m = first_of(site); m < end_of(site); ++m) rows_[m].fused_path = fused_path;
+}
+
 std::optional<std::size_t> ModuleTable::find(std::string_view name) const {
   const auto found = std::ranges::find(rows_, name, &AdaptedModule::name);
   if (found == rows_.end()) return std::nullopt;

@@ -37,6 +37,9 @@ struct AdaptedModule {
   Columns in = nullptr;
   Columns out = nullptr;  // 0 in layers that do not have the module
   bool by_rows = false;   // cut by rows in shards (loader/shard.h), so that results are summed
+  // The module of the checkpoint that has this one's rows among those of others of its site, in the
+  // order of the table: "self_attn.qkv_proj". Adapters may name either. Empty: there is none.
+  std::string fused_path = {};
 
   std::string_view name() const;  // "q_proj"
 };
@@ -53,6 +56,8 @@ class ModuleTable {
   const AdaptedModule& operator[](std::size_t module) const { return rows_[module]; }
   auto begin() const { return rows_.begin(); }
   auto end() const { return rows_.end(); }
+  // All modules of the site are rows of this module of the checkpoint.
+  void fuse(Site site, std::string_view fused_path);
   std::optional<std::size_t> find(std::string_view name) const;
   std::size_t row(std::string_view name) const;  // must exist
 

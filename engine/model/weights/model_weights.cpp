@@ -7,9 +7,13 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "base/check.h"
+#include "base/log/log.h"
 
 namespace tandem {
 namespace {
@@ -24,7 +28,12 @@ Status read_piece(const WeightSource& source, const WeightPiece& piece, std::siz
   const DType dtype = piece.target.dtype;
   const std::size_t first = static_cast<std::size_t>(piece.first_row) * all_cols;
   if (piece.has_whole_rows()) {
-    return source.read_part(piece.name, piece.shape, dtype, first + begin, count, target);
+    TANDEM_TRY(source.read_part(piece.name, piece.shape, dtype, first + begin, count, target));
+    if (piece.added != 0) {
+      TANDEM_CHECK(dtype == DType::f32, "{}: a sum in {}", piece.name, to_string(dtype));
+      for (float& value : std::span(reinterpret_cast<float*>(target), count)) value += piece.added;
+    }
+    return {};
   }
   constexpr std::size_t kBlockBytes = std::size_t{4} << 20;
   const std::size_t rows_of_block =
@@ -108,9 +117,28 @@ std::size_t ModelWeights::bytes_needed(const ModelSpec& spec, Shard shard, DType
   return lay_out_weights(spec, shard, dtype, nullptr).bytes;
 }
 
-Result<ModelWeights> ModelWeights::load(const ModelSpec& spec, Shard shard,
+TensorNames with_root_of(TensorNames names, const WeightSource& source) {
+  constexpr std::pair<std::string_view, std::string_view> kRootsAndHeads[] = {
+      {"model.", "lm_head.weight"},
+      {"language_model.model.", "language_model.lm_head.weight"},
+      {"model.language_model.", "lm_head.weight"}};
+  for (const auto& [root, head] : kRootsAndHeads) {
+    if (!source.has(std::string(root) + std::string(names.embedding))) continue;
+    if (root != names.root) {
+      log::info("the text model of the checkpoint is loaded; its other tensors are left out");
+    }
+    names.root = root;
+    names.head = head;
+    break;
+  }
+  return names;
+}
+
+Result<ModelWeights> ModelWeights::load(const ModelSpec& shape, Shard shard,
                                         const WeightSource& source, DType dtype, Device& device,
                                         const LoadProgress& progress) {
+  ModelSpec spec = shape;
+  spec.names = with_root_of(spec.names, source);
   ModelWeights weights;
   const WeightLayout measured = lay_out_weights(spec, shard, dtype, nullptr);
   TANDEM_TRY(check_formats(measured, device));
@@ -125,8 +153,9 @@ Result<ModelWeights> ModelWeights::load(const ModelSpec& spec, Shard shard,
   for (const WeightPiece& piece : pieces) {
     TANDEM_TRY(read_piece(source, piece, 0, static_cast<std::size_t>(piece.target.num_elements()),
                           static_cast<std::byte*>(piece.target.data)));
-    const auto done = static_cast<std::byte*>(piece.target.data) - weights.buffer_.data() +
-                      piece.target.num_elements() * static_cast<std::ptrdiff_t>(size_of(dtype));
+    const auto done =
+        static_cast<std::byte*>(piece.target.data) - weights.buffer_.data() +
+        piece.target.num_elements() * static_cast<std::ptrdiff_t>(size_of(piece.target.dtype));
     if (progress) progress(static_cast<std::size_t>(done), total);
   }
   if (progress) progress(total, total);

@@ -16,12 +16,16 @@ namespace tandem {
 // Called as weights arrive, with the bytes of device memory filled so far and the total.
 using LoadProgress = std::function<void(std::size_t done, std::size_t total)>;
 
+// Looks where the checkpoint keeps the text model: multimodal checkpoints keep it below another
+// root than text models do.
+TensorNames with_root_of(TensorNames names, const WeightSource& source);
+
 class ModelWeights {
  public:
   // Reads every tensor of the model, or the shard's part of it, into one device allocation,
   // converted to `dtype`. A tied head is the embedding itself, stored once. Refuses formats that
-  // the device does not compute. `spec`: that of the whole model.
-  static Result<ModelWeights> load(const ModelSpec& spec, Shard shard, const WeightSource& source,
+  // the device does not compute. `shape`: that of the whole model.
+  static Result<ModelWeights> load(const ModelSpec& shape, Shard shard, const WeightSource& source,
                                    DType dtype, Device& device, const LoadProgress& progress);
 
   // The bytes that load() will allocate for the weights.

@@ -41,7 +41,12 @@ class Layout {
     }
     return whole;
   }
-  TensorView vector(const std::vector<Part>& parts) {
+  TensorView norm(std::string name, std::int64_t size, bool adds_one) {
+    const TensorView whole(cutter_.take(DType::f32, size), DType::f32, {size});
+    pieces_.push_back({std::move(name), {size}, 0, 0, whole, adds_one ? 1.0F : 0.0F});
+    return whole;
+  }
+  TensorView bias(const std::vector<Part>& parts) {
     std::int64_t size = 0;
     for (const Part& part : parts) size += part.rows;
     const TensorView whole(cutter_.take(dtype_, size), dtype_, {size});
@@ -72,45 +77,54 @@ class LayerLayout {
   LayerLayout(Layout& layout, const ModelSpec& spec, Shard shard, std::int64_t index)
       : layout_(layout),
         shard_(shard),
-        prefix_(fmt::format(fmt::runtime(spec.names.layer), index)) {}
+        prefix_(std::string(spec.names.root) + fmt::format(fmt::runtime(spec.names.layer), index)),
+        norm_adds_one_(spec.norm_adds_one) {}
+
+  using Projections = std::vector<std::pair<std::string_view, std::int64_t>>;
 
   TensorView norm(std::string_view name, std::int64_t size) {
-    return layout_.vector({{weight(name), size}});
+    return layout_.norm(weight(name), size, norm_adds_one_);
   }
-  // This rank's rows of each of these projections, stacked. `rows`: the rank's.
-  TensorView columns(const std::vector<std::pair<std::string_view, std::int64_t>>& projections,
-                     std::int64_t in) {
-    std::vector<Part> parts;
-    parts.reserve(projections.size());
-    for (const auto& [name, rows] : projections) parts.push_back(share(weight(name), rows));
-    return layout_.matrix(parts, in);
+  // This rank's rows of each of these projections, stacked. Their numbers of rows are the rank's.
+  TensorView columns(const Projections& projections, std::int64_t in) {
+    return layout_.matrix(shares(projections, ".weight"), in);
   }
-  TensorView biases(const std::vector<std::pair<std::string_view, std::int64_t>>& projections) {
-    std::vector<Part> parts;
-    parts.reserve(projections.size());
-    for (const auto& [name, rows] : projections) parts.push_back(share(bias(name), rows));
-    return layout_.vector(parts);
+  TensorView biases(const Projections& projections) {
+    return layout_.bias(shares(projections, ".bias"));
   }
   // This rank's columns of a projection whose results the ranks add up. `in`: the rank's.
   TensorView rows(std::string_view name, std::int64_t out, std::int64_t in) {
     return layout_.matrix({{weight(name), out}}, in, shard_.rank * in, shard_.size * in);
   }
   TensorView whole_bias(std::string_view name, std::int64_t size) {
-    return layout_.vector({{bias(name), size}});
+    return layout_.bias({{prefix_ + std::string(name) + ".bias", size}});
   }
 
  private:
   std::string weight(std::string_view name) const {
     return fmt::format("{}{}.weight", prefix_, name);
   }
-  std::string bias(std::string_view name) const { return fmt::format("{}{}.bias", prefix_, name); }
-  Part share(std::string name, std::int64_t rows) const {
-    return {std::move(name), rows, shard_.rank * rows, shard_.size * rows};
+  // Projections of one name are stacked in one tensor.
+  std::vector<Part> shares(const Projections& projections, std::string_view suffix) const {
+    std::vector<Part> parts;
+    for (const auto& [name, rows] : projections) {
+      std::int64_t before = 0;
+      std::int64_t all = 0;
+      for (std::size_t i = 0; i < projections.size(); ++i) {
+        if (projections[i].first != name) continue;
+        if (i < parts.size()) before += shard_.size * projections[i].second;
+        all += shard_.size * projections[i].second;
+      }
+      parts.push_back(
+          {fmt::format("{}{}{}", prefix_, name, suffix), rows, before + shard_.rank * rows, all});
+    }
+    return parts;
   }
 
   Layout& layout_;
   Shard shard_;
   std::string prefix_;
+  bool norm_adds_one_;
 };
 
 LayerWeights lay_out_layer(Layout& layout, const ModelSpec& spec, const LayerSpec& shape,
@@ -122,18 +136,27 @@ LayerWeights lay_out_layer(Layout& layout, const ModelSpec& spec, const LayerSpe
   const std::int64_t kv = attention.kv_size();
   LayerLayout layer(layout, spec, shard, index);
   LayerWeights w;
-  w.attention_norm = layer.norm(names.attention_norm, hidden);
+  const bool norms_inputs = shape.norms != NormPlace::behind;
+  const bool norms_sums = shape.norms != NormPlace::before;
+  if (norms_inputs) w.attention_norm = layer.norm(names.attention_norm, hidden);
   w.qkv = layer.columns({{names.q, q}, {names.k, kv}, {names.v, kv}}, hidden);
   if (attention.qkv_bias) w.qkv_bias = layer.biases({{names.q, q}, {names.k, kv}, {names.v, kv}});
-  if (attention.qk_norm) {
-    w.q_norm = layer.norm(names.q_norm, attention.head_dim);
-    w.k_norm = layer.norm(names.k_norm, attention.head_dim);
+  if (attention.qk_norm != QkNorm::none) {
+    const bool by_head = attention.qk_norm == QkNorm::head;
+    w.q_norm = layer.norm(names.q_norm, by_head ? attention.head_dim : q);
+    w.k_norm = layer.norm(names.k_norm, by_head ? attention.head_dim : kv);
   }
   w.o = layer.rows(names.o, hidden, q);
   if (attention.o_bias && shard.rank == 0) w.o_bias = layer.whole_bias(names.o, hidden);
-  w.mlp_norm = layer.norm(names.mlp_norm, hidden);
-  w.gate_up = layer.columns({{names.gate, shape.mlp.size}, {names.up, shape.mlp.size}}, hidden);
+  if (norms_sums) w.attention_out_norm = layer.norm(names.attention_out_norm, hidden);
+  if (norms_inputs) w.mlp_norm = layer.norm(names.mlp_norm, hidden);
+  const LayerLayout::Projections gate_up = {{names.gate, shape.mlp.size},
+                                            {names.up, shape.mlp.size}};
+  w.gate_up = layer.columns(gate_up, hidden);
+  if (shape.mlp.bias) w.gate_up_bias = layer.biases(gate_up);
   w.down = layer.rows(names.down, hidden, shape.mlp.size);
+  if (shape.mlp.bias && shard.rank == 0) w.down_bias = layer.whole_bias(names.down, hidden);
+  if (norms_sums) w.mlp_out_norm = layer.norm(names.mlp_out_norm, hidden);
   return w;
 }
 
@@ -142,18 +165,21 @@ LayerWeights lay_out_layer(Layout& layout, const ModelSpec& spec, const LayerSpe
 WeightLayout lay_out_weights(const ModelSpec& spec, Shard shard, DType dtype, std::byte* base) {
   Layout layout(base, dtype);
   const VocabRange vocab = vocab_of_shard(spec, shard);
-  const auto of_vocab = [&](std::string_view name) {
-    return layout.matrix({{std::string(name), vocab.count, vocab.first, spec.vocab_size}},
+  const auto of_vocab = [&](std::string name) {
+    return layout.matrix({{std::move(name), vocab.count, vocab.first, spec.vocab_size}},
                          spec.hidden_size);
   };
+  const std::string root(spec.names.root);
   const ModelSpec shape = shape_of_shard(spec, shard.size);
   WeightLayout result;
-  result.embedding = of_vocab(spec.names.embedding);
+  result.embedding = of_vocab(root + std::string(spec.names.embedding));
   for (std::int64_t i = 0; i < spec.num_layers(); ++i) {
     result.layers.push_back(lay_out_layer(layout, spec, shape.layer(i), shard, i));
   }
-  result.final_norm = layout.vector({{std::string(spec.names.final_norm), spec.hidden_size}});
-  result.head = spec.tie_word_embeddings ? result.embedding : of_vocab(spec.names.head);
+  result.final_norm =
+      layout.norm(root + std::string(spec.names.final_norm), spec.hidden_size, spec.norm_adds_one);
+  result.head =
+      spec.tie_word_embeddings ? result.embedding : of_vocab(std::string(spec.names.head));
   result.bytes = layout.bytes();
   result.pieces = layout.take_pieces();
   return result;

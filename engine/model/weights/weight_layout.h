@@ -15,19 +15,23 @@
 namespace tandem {
 
 // The weights of one layer; projections with the same input are fused. In a shard, q, kv and ffn
-// are those of the shard (shape_of_shard). Vectors have the compute dtype; those that the layer
-// does not have are of rank 0.
+// are those of the shard (shape_of_shard). Norms are f32, with the 1 of 1 + weight added; biases
+// have the compute dtype. Vectors that the layer does not have are of rank 0.
 struct LayerWeights {
   TensorView attention_norm;  // [H]
   Weight qkv;                 // [q + 2 kv, H]
   TensorView qkv_bias;        // [q + 2 kv]
-  TensorView q_norm;          // [d]
-  TensorView k_norm;          // [d]
+  TensorView q_norm;          // [d], or [q] if the norm is over all heads
+  TensorView k_norm;          // [d], or [kv]
   Weight o;                   // [H, q]
   TensorView o_bias;          // [H]; in shards only on rank 0, as the ranks' results are added up
-  TensorView mlp_norm;        // [H]
-  Weight gate_up;             // [2 ffn, H]
-  Weight down;                // [H, ffn]
+  TensorView attention_out_norm;  // [H]
+  TensorView mlp_norm;            // [H]
+  Weight gate_up;                 // [2 ffn, H]
+  TensorView gate_up_bias;        // [2 ffn]
+  Weight down;                    // [H, ffn]
+  TensorView down_bias;           // [H]; in shards only on rank 0
+  TensorView mlp_out_norm;        // [H]
 };
 
 // A tensor of the checkpoint, or a block of it, and its place in device memory.
@@ -37,6 +41,7 @@ struct WeightPiece {
   std::int64_t first_row = 0;
   std::int64_t first_col = 0;
   TensorView target;  // dense
+  float added = 0;    // to each element, after it was converted to target's dtype
 
   std::int64_t all_cols() const { return shape.size() == 2 ? shape[1] : 1; }
   std::int64_t cols() const { return target.rank == 2 ? target.cols() : 1; }

@@ -17,6 +17,8 @@ AttentionOperands operands_of(const AttentionArgs& args) {
   operands.kv_heads = args.kv_heads;
   operands.head_dim = static_cast<std::int32_t>(args.q.cols());
   operands.scale = args.scale;
+  operands.window = args.window;
+  operands.softcap = args.softcap;
   operands.cache = args.cache;
   operands.sequences = args.sequences;
   operands.page_ids = args.page_ids;

@@ -23,6 +23,8 @@ struct AttentionOperands {
   std::int32_t kv_heads = 0;
   std::int32_t head_dim = 0;
   float scale = 0;
+  std::int32_t window = 0;
+  float softcap = 0;
   KvLayer cache;
   const AttentionSequence* sequences = nullptr;
   const std::int32_t* page_ids = nullptr;

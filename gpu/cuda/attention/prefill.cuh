@@ -37,7 +37,8 @@ Status launch_prefill(const PrefillArgs& args, cudaStream_t stream) {
   params.num_qo_heads = heads;
   params.q_stride_n = static_cast<std::int32_t>(attention.q.stride[0]);
   params.q_stride_h = static_cast<std::int32_t>(attention.q.stride[1]);
-  params.window_left = -1;
+  params.window_left = attention.window - 1;  // keys before the row's own; -1: all
+  params.logits_soft_cap = attention.softcap;
   params.sm_scale = attention.scale;
   params.rope_rcp_scale = 1;
   params.rope_rcp_theta = 1;
@@ -46,13 +47,18 @@ Status launch_prefill(const PrefillArgs& args, cudaStream_t stream) {
   params.kv_tile_indices = args.zeros;
   params.kv_chunk_size_ptr = args.zeros;  // read but not used: tiles are not split
   params.padded_batch_size = static_cast<std::uint32_t>(args.num_tiles);
-  constexpr int kRows = kD > 128 ? 64 : 128;
-  return cuda_status(
-      flashinfer::BatchPrefillWithPagedKVCacheDispatched<
-          kRows, kD, kD, flashinfer::PosEncodingMode::kNone, false, flashinfer::MaskMode::kCausal,
-          flashinfer::DefaultAttention<false, false, false, false>, Params>(
-          params, nullptr, nullptr, /*enable_pdl=*/false, stream),
-      "attention (prefill)");
+  const auto run = [&]<bool kWindow, bool kSoftcap>() {
+    constexpr int kRows = kD > 128 ? 64 : 128;
+    return cuda_status(
+        flashinfer::BatchPrefillWithPagedKVCacheDispatched<
+            kRows, kD, kD, flashinfer::PosEncodingMode::kNone, false, flashinfer::MaskMode::kCausal,
+            flashinfer::DefaultAttention<false, kWindow, kSoftcap, false>, Params>(
+            params, nullptr, nullptr, /*enable_pdl=*/false, stream),
+        "attention (prefill)");
+  };
+  if (attention.softcap != 0) return run.template operator()<true, true>();
+  if (attention.window != 0) return run.template operator()<true, false>();
+  return run.template operator()<false, false>();
 }
 
 }  // namespace tandem::cuda

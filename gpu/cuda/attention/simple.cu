@@ -1,7 +1,7 @@
-// out[t, h] = softmax(scale q[t, h] K^T) V, in the simplest form. One block per row, sequence and
-// query head; its warps take every kWarps-th key, a lane holds d / 32 of the output. Grid: max_rows
-// x sequences x heads. Not tuned: it serves f32, and head sizes and strides that the other kernels
-// do not support.
+// out[t, h] = softmax(scale q[t, h] K^T) V, plainly. One block per row, sequence and query head;
+// its warps take every kWarps-th key, a lane holds d / 32 of the output. Grid: max_rows x sequences
+// x heads. Not tuned: it serves f32, windows, softcaps, and the head sizes and strides that the
+// other kernels leave out.
 #include <cmath>
 
 #include "gpu/cuda/attention/kernels.h"
@@ -28,6 +28,7 @@ __global__ __launch_bounds__(kWarps * 32) void simple_attention(
   const auto h = static_cast<std::int64_t>(blockIdx.z);
   const std::int64_t kv_head = h / args.group;
   const std::int32_t keys = sequence.kv_len - sequence.num_rows + row + 1;
+  const std::int32_t first_key = args.window == 0 ? 0 : max(0, keys - args.window);
   const KvLayer& cache = args.cache;
 
   float q[kPerLane];
@@ -41,7 +42,7 @@ __global__ __launch_bounds__(kWarps * 32) void simple_attention(
   float max = -INFINITY;
   float sum = 0;
   const std::int64_t values = static_cast<std::int64_t>(args.kv_heads) * cache.page_tokens * d;
-  for (std::int32_t key = warp; key < keys; key += kWarps) {
+  for (std::int32_t key = first_key + warp; key < keys; key += kWarps) {
     const std::int64_t page = args.page_ids[sequence.pages + key / cache.page_tokens];
     const T* k = static_cast<const T*>(cache.base) + page * cache.page_stride +
                  (kv_head * cache.page_tokens + key % cache.page_tokens) * d;
@@ -53,6 +54,7 @@ __global__ __launch_bounds__(kWarps * 32) void simple_attention(
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) dot += __shfl_xor_sync(~0U, dot, offset);
     dot *= args.scale;
+    if (args.softcap != 0) dot = args.softcap * tanhf(dot / args.softcap);
     const float larger = fmaxf(max, dot);
     const float keep = larger == -INFINITY ? 1.0F : expf(max - larger);
     const float weight = larger == -INFINITY ? 0.0F : expf(dot - larger);

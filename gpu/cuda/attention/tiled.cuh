@@ -3,11 +3,12 @@
 //
 // Grid: KV heads x items. Each warp of a block takes every kWarps-th group of 16 keys through its
 // own ring of cp.async stages, so the main loop has no block-wide barrier: copies of kStages - 1
-// groups are in flight per warp, at least 64 KB per multiprocessor, as needed to keep the memory
-// busy. Bound by reading K and V once; the tensor cores would be 4 times as fast, even with one
-// valid row of 16, so the kernel is the same for every group size. Warps, and then the items of a
-// tile, are merged by their softmax maxima: items through shared memory if their blocks form one
-// cluster, otherwise by the last block of the tile to arrive.
+// groups are in flight per warp, 64 KB per multiprocessor and more, which is what the memory needs
+// to stay busy. Bound by reading K and V once; the tensor cores would be 4 times as fast, also with
+// one valid row of 16, so the kernel is the same for every group size. With a window, an item takes
+// only the keys of its span that a row of its tile sees, which may be none (kBounded). Warps, and
+// then the items of a tile, are merged by their softmax maxima: the latter through shared memory
+// where their blocks are one cluster's, else by the last block of a tile to arrive.
 #pragma once
 
 #include <cmath>
@@ -24,7 +25,8 @@
 
 namespace tandem::cuda {
 
-template <typename T, int kD>
+// kBounded: windows and softcaps are heeded, which takes registers and instructions.
+template <typename T, int kD, bool kBounded>
 class TiledWarp {
   using Shape = TiledShape<kD>;
 
@@ -77,7 +79,9 @@ class TiledWarp {
       const int packed = item_.packed + r;
       const int row = packed / group_;
       const bool valid = r < item_.count;
-      visible_[half] = valid ? min(item_.kv_len - item_.num_rows + row + 1, item_.end_key) : 0;
+      const int seen = item_.kv_len - item_.num_rows + row + 1;
+      visible_[half] = valid ? min(seen, item_.end_key) : 0;
+      if constexpr (kBounded) hidden_[half] = args_.window == 0 ? 0 : max(0, seen - args_.window);
       const T* from = static_cast<const T*>(args_.q) + (item_.first_row + row) * args_.q_row +
                       (kv_head_ * group_ + packed - row * group_) * args_.q_head + lane_ % 4 * 2;
 #pragma unroll
@@ -102,7 +106,18 @@ class TiledWarp {
       multiply_add<T>(s[0], q_[i], k[0], k[1]);
       multiply_add<T>(s[1], q_[i], k[2], k[3]);
     }
-    const float scale = args_.scale * 1.4426950408889634F;  // exp(x) as 2^(x log2 e)
+    constexpr float kLog2E = 1.4426950408889634F;  // exp(x) as 2^(x log2 e)
+    float scale = args_.scale * kLog2E;
+    if constexpr (kBounded) {
+      if (args_.softcap != 0) {
+        scale = args_.softcap * kLog2E;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+#pragma unroll
+          for (int j = 0; j < 4; ++j) s[i][j] = tanhf(s[i][j] * args_.scale / args_.softcap);
+        }
+      }
+    }
     std::uint32_t p[4];
     float keep[2];
 #pragma unroll
@@ -112,7 +127,9 @@ class TiledWarp {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int key = first + i / 2 * 8 + lane_ % 4 * 2 + i % 2;
-        row[i] = key < visible_[half] ? s[i / 2][half * 2 + i % 2] * scale : -INFINITY;
+        bool sees = key < visible_[half];
+        if constexpr (kBounded) sees = sees && key >= hidden_[half];
+        row[i] = sees ? s[i / 2][half * 2 + i % 2] * scale : -INFINITY;
         larger = fmaxf(larger, row[i]);
       }
       larger = fmaxf(larger, __shfl_xor_sync(~0U, larger, 1));
@@ -178,10 +195,11 @@ class TiledWarp {
   float out_[kD / 8][4] = {};
   float max_[2] = {-INFINITY, -INFINITY};
   float sum_[2] = {0, 0};
-  int visible_[2];  // number of keys visible to the row, without those past the span
+  int visible_[2];      // number of keys visible to the row, without those past the span
+  int hidden_[2] = {};  // number of the first of these, which lie before the row's window
 };
 
-template <typename T, int kD>
+template <typename T, int kD, bool kBounded>
 __global__ __launch_bounds__(TiledShape<kD>::kThreads,
                              2) void tiled_attention(const __grid_constant__ TiledArgs args) {
   using Shape = TiledShape<kD>;
@@ -191,15 +209,22 @@ __global__ __launch_bounds__(TiledShape<kD>::kThreads,
   // KV heads vary fastest, so that most blocks without an item come last.
   const auto index = static_cast<std::int32_t>(blockIdx.y);
   const auto kv_head = static_cast<int>(blockIdx.x);
-  const TileItem item = args.items[index];
+  TileItem item = args.items[index];
   if (index >= *args.num_items || item.num_items == 0) return;
+  if constexpr (kBounded) {
+    if (args.attention.window > 0) {
+      const int first_row = item.packed / args.attention.group;
+      const int seen = item.kv_len - item.num_rows + first_row + 1;
+      item.begin_key = max(item.begin_key, seen - args.attention.window);
+    }
+  }
   // The next kernel's blocks start where this one's have ended, to load weights, while others of
   // this one still run: saves 1 to 2 % of a step of 8 to 64 rows (H100). Split tiles do not allow
   // it, as it would delay their merging: 1 % more time for one row (H200).
   const bool whole = item.num_items == 1;
   if (whole) allow_next_kernel();
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  TiledWarp<T, kD> state(args, item, kv_head, shared + warp * Shape::kWarpBytes);
+  TiledWarp<T, kD, kBounded> state(args, item, kv_head, shared + warp * Shape::kWarpBytes);
 
   // Items and page ids were copied before the step's first kernel, and settled keys were written
   // even before that; q and the newest keys may still be missing.
@@ -279,10 +304,12 @@ __global__ __launch_bounds__(TiledShape<kD>::kThreads,
 
 template <typename T, int kD>
 Status prepare_tiled() {
-  return cuda_status(
-      cudaFuncSetAttribute(tiled_attention<T, kD>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           TiledShape<kD>::kSharedBytes),
-      "raising the shared memory of attention");
+  for (auto* const kernel : {tiled_attention<T, kD, false>, tiled_attention<T, kD, true>}) {
+    TANDEM_TRY(cuda_status(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                TiledShape<kD>::kSharedBytes),
+                           "raising the shared memory of attention"));
+  }
+  return {};
 }
 
 template <typename T, int kD>
@@ -296,7 +323,10 @@ Status launch_tiled(const TiledArgs& args, cudaStream_t stream) {
       .overlap = true,
       .cluster = dim3(1, 1U << args.log_cluster),
   };
-  return launch_kernel("attention", shape, stream, tiled_attention<T, kD>, args);
+  const bool bounded = args.attention.window != 0 || args.attention.softcap != 0;
+  return launch_kernel("attention", shape, stream,
+                       bounded ? tiled_attention<T, kD, true> : tiled_attention<T, kD, false>,
+                       args);
 }
 
 }  // namespace tandem::cuda

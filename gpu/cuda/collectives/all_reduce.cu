@@ -42,7 +42,7 @@ struct ReduceParams {
   float* part;
   float* residual;
   std::int64_t residual_stride;
-  const void* weight;  // null: no norm
+  const float* weight;  // null: no norm
   void* out;
   std::int64_t out_stride;
   std::int32_t rows;
@@ -120,9 +120,9 @@ __device__ __forceinline__ void add_up_share(const ReduceParams& p, const ShownP
   }
 }
 
-// kHeld: a row stays in registers from its sum to its norm, and the weights are loaded before
-// earlier kernels have ended. Otherwise the residual is read again.
-template <typename W, typename Y, int V, int kItems, bool kHeld>
+// kHeld: a row lies in registers from its sum to its norm, and the weights are loaded before the
+// kernels ahead have ended. Otherwise the residual is read again.
+template <typename Y, int V, int kItems, bool kHeld>
 __global__ void __launch_bounds__(kMostThreads) all_reduce(const __grid_constant__ ReduceParams p) {
   static_assert(kHeld || kItems == 1);
   __shared__ ShownParts shown;
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kMostThreads) all_reduce(const __grid_constant
   float weight[kItems][V];
   const auto load_weight = [&](int item, std::int32_t i) {
     if (p.weight != nullptr && i < p.width) {
-      load_row<V>(static_cast<const W*>(p.weight) + i, weight[item]);
+      load_row<V>(p.weight + i, weight[item]);
     }
   };
   if constexpr (kHeld) {
@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(kMostThreads) all_reduce(const __grid_constant
   }
 }
 
-template <typename W, typename Y>
+template <typename Y>
 Status launch(const ReduceParams& p, bool wide, cudaStream_t stream) {
   const char* const what = "all_reduce";
   const std::int64_t vectors = wide ? p.width / kVector : p.width;
@@ -237,15 +237,15 @@ Status launch(const ReduceParams& p, bool wide, cudaStream_t stream) {
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(std::min(p.rows, p.end.most_blocks))),
                           .block = dim3(threads),
                           .overlap = true};
-  if (!wide) return launch_kernel(what, shape, stream, all_reduce<W, Y, 1, 1, false>, p);
+  if (!wide) return launch_kernel(what, shape, stream, all_reduce<Y, 1, 1, false>, p);
   if (items > kMaxItems) {
-    return launch_kernel(what, shape, stream, all_reduce<W, Y, kVector, 1, false>, p);
+    return launch_kernel(what, shape, stream, all_reduce<Y, kVector, 1, false>, p);
   }
   if (items > 2) {
-    return launch_kernel(what, shape, stream, all_reduce<W, Y, kVector, kMaxItems, true>, p);
+    return launch_kernel(what, shape, stream, all_reduce<Y, kVector, kMaxItems, true>, p);
   }
-  return items == 1 ? launch_kernel(what, shape, stream, all_reduce<W, Y, kVector, 1, true>, p)
-                    : launch_kernel(what, shape, stream, all_reduce<W, Y, kVector, 2, true>, p);
+  return items == 1 ? launch_kernel(what, shape, stream, all_reduce<Y, kVector, 1, true>, p)
+                    : launch_kernel(what, shape, stream, all_reduce<Y, kVector, 2, true>, p);
 }
 
 // True if the bytes saved by two shots take longer than a second meeting. Measured on four H100s,
@@ -273,18 +273,14 @@ Status launch_all_reduce(const AllReduceArgs& args, const GroupEnd& end, cudaStr
     p.share = static_cast<std::int32_t>(ceil_div(ceil_div(p.width, end.size), kVector)) * kVector;
   }
   bool wide = p.width % kVector == 0 && rows_aligned(args.part) && rows_aligned(args.residual);
-  if (!norms) return launch<float, float>(p, wide, stream);
-  p.weight = args.weight.data;
+  if (!norms) return launch<float>(p, wide, stream);
+  p.weight = static_cast<const float*>(args.weight.data);
   p.out = args.out.data;
   p.out_stride = args.out.stride[0];
   p.eps = args.eps;
   wide = wide && rows_aligned(args.weight) && rows_aligned(args.out);
-  return dispatch_dtype(args.weight.dtype, [&](auto weight) {
-    using W = typename decltype(weight)::type;
-    if (args.out.dtype == DType::f32) return launch<W, float>(p, wide, stream);
-    TANDEM_CHECK(args.out.dtype == args.weight.dtype, "rows of {} with weights of {}",
-                 to_string(args.out.dtype), to_string(args.weight.dtype));
-    return launch<W, W>(p, wide, stream);
+  return dispatch_dtype(args.out.dtype, [&](auto out) {
+    return launch<typename decltype(out)::type>(p, wide, stream);
   });
 }
 

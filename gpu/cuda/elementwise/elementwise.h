@@ -18,10 +18,12 @@ namespace tandem::cuda {
 
 Status launch_resolve_tokens(const ResolveTokensArgs& args, cudaStream_t stream);
 Status launch_embed(const EmbedArgs& args, cudaStream_t stream);
-// x and out may each have the weight's dtype or f32.
+// x and out each of one dtype or f32.
 Status launch_rms_norm(const RmsNormArgs& args, cudaStream_t stream);
+Status launch_add_norm(const AddNormArgs& args, cudaStream_t stream);
 Status launch_rope_append(const RopeAppendArgs& args, cudaStream_t stream);
 Status launch_swiglu(const SwigluArgs& args, cudaStream_t stream);
+Status launch_scale_logits(const ScaleLogitsArgs& args, cudaStream_t stream);
 Status launch_gather_rows(const GatherRowsArgs& args, cudaStream_t stream);
 
 // Ok if this program holds code made for the current GPU, of compute capability `major`. From 9 on,

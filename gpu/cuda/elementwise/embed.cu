@@ -1,5 +1,5 @@
-// out[t] = table[ids[t]], widened to f32 if `out` is; zeros if this shard of the table has no such
-// row. Grid: rows x chunks of a row; bound by memory, for few rows by latency.
+// out[t] = scale table[ids[t]], widened to f32 where `out` is; zeros where a part of the table has
+// no such row. Grid: rows x chunks of a row; bound by memory, for few rows by latency.
 #include "gpu/cuda/base/dispatch.h"
 #include "gpu/cuda/base/launch.h"
 #include "gpu/cuda/elementwise/elementwise.h"
@@ -20,6 +20,7 @@ struct EmbedParams {
   void* out;
   std::int64_t out_stride;
   std::int64_t width;
+  float scale;
 };
 
 template <typename T, typename Y, int V>
@@ -35,6 +36,8 @@ __global__ void embed(EmbedParams p) {
   float values[V] = {};
   if (row >= 0 && row < p.table_rows) {
     load_row<V>(static_cast<const T*>(p.table) + row * p.table_stride + i, values);
+#pragma unroll
+    for (int j = 0; j < V; ++j) values[j] *= p.scale;
   }
   store_row<V>(static_cast<Y*>(p.out) + t * p.out_stride + i, values);
 }
@@ -51,10 +54,11 @@ Status launch(const EmbedParams& p, std::int64_t rows, cudaStream_t stream) {
 
 Status launch_embed(const EmbedArgs& args, cudaStream_t stream) {
   if (args.out.num_elements() == 0) return {};
-  const EmbedParams p{
-      args.table.data, args.table.stride[0], args.table.rows(),
-      args.ids,        args.first_id,        args.vocab == 0 ? args.table.rows() : args.vocab,
-      args.out.data,   args.out.stride[0],   args.out.cols()};
+  const EmbedParams p{args.table.data,   args.table.stride[0],
+                      args.table.rows(), args.ids,
+                      args.first_id,     args.vocab == 0 ? args.table.rows() : args.vocab,
+                      args.out.data,     args.out.stride[0],
+                      args.out.cols(),   args.scale};
   const bool wide = rows_aligned(args.table) && rows_aligned(args.out) && p.width % kRowVector == 0;
   return dispatch_dtype(args.table.dtype, [&](auto type) {
     using T = typename decltype(type)::type;

@@ -4,6 +4,7 @@
 // the weights are loaded before earlier kernels have ended. Narrow rows (heads), odd sizes: a warp
 // or part of one per row, which reads the row twice. Bound by memory; few rows: by latency.
 #include <algorithm>
+#include <type_traits>
 
 #include "gpu/cuda/base/dispatch.h"
 #include "gpu/cuda/base/launch.h"
@@ -21,7 +22,7 @@ constexpr std::int64_t kNarrow = 512;
 struct NormParams {
   const void* x;
   std::int64_t x_stride[2];  // row, head
-  const void* weight;
+  const float* weight;
   void* out;
   std::int64_t out_stride[2];
   std::int64_t rows;  // all heads included
@@ -38,7 +39,7 @@ __device__ __forceinline__ float warp_sum(float value) {
   return value;
 }
 
-template <typename X, typename W, typename Y, int kItems>
+template <typename X, typename Y, int kItems>
 __global__ void rms_norm_block(NormParams p) {
   allow_next_kernel();
   constexpr int V = kRowVector;
@@ -48,7 +49,7 @@ __global__ void rms_norm_block(NormParams p) {
 #pragma unroll
   for (int item = 0; item < kItems; ++item) {
     const int i = (item * blockDim.x + threadIdx.x) * V;
-    if (i < p.width) load_row<V>(static_cast<const W*>(p.weight) + i, weight[item]);
+    if (i < p.width) load_row<V>(p.weight + i, weight[item]);
   }
   wait_for_previous_kernels();
 
@@ -78,8 +79,8 @@ __global__ void rms_norm_block(NormParams p) {
   }
 }
 
-// A power-of-two number of threads, `lanes`, shares a row within a warp.
-template <typename X, typename W, typename Y, int V>
+// `lanes` threads of a warp, a power of two, share a row.
+template <typename X, typename Y, int V>
 __global__ void rms_norm_lanes(NormParams p, int lanes) {
   allow_next_kernel();
   const std::int64_t row =
@@ -107,14 +108,14 @@ __global__ void rms_norm_lanes(NormParams p, int lanes) {
     float values[V];
     float weight[V];
     load_row<V>(x + i, values);
-    load_row<V>(static_cast<const W*>(p.weight) + i, weight);
+    load_row<V>(p.weight + i, weight);
 #pragma unroll
     for (int j = 0; j < V; ++j) values[j] *= factor * weight[j];
     store_row<V>(out + i, values);
   }
 }
 
-template <typename X, typename W, typename Y>
+template <typename X, typename Y>
 Status launch(const NormParams& p, bool wide, cudaStream_t stream) {
   const char* const what = "rms_norm";
   const std::int64_t vectors = ceil_div(p.width, kRowVector);
@@ -123,8 +124,8 @@ Status launch(const NormParams& p, bool wide, cudaStream_t stream) {
     const auto threads = static_cast<unsigned>(ceil_div(ceil_div(vectors, items), 32) * 32);
     const LaunchShape shape{
         .grid = dim3(static_cast<unsigned>(p.rows)), .block = dim3(threads), .overlap = true};
-    return items == 1 ? launch_kernel(what, shape, stream, rms_norm_block<X, W, Y, 1>, p)
-                      : launch_kernel(what, shape, stream, rms_norm_block<X, W, Y, kMaxItems>, p);
+    return items == 1 ? launch_kernel(what, shape, stream, rms_norm_block<X, Y, 1>, p)
+                      : launch_kernel(what, shape, stream, rms_norm_block<X, Y, kMaxItems>, p);
   }
   int lanes = 1;
   while (lanes < 32 && lanes * (wide ? kRowVector : 1) < p.width) lanes *= 2;
@@ -132,17 +133,8 @@ Status launch(const NormParams& p, bool wide, cudaStream_t stream) {
       .grid = dim3(static_cast<unsigned>(ceil_div(p.rows * lanes, kLaneThreads))),
       .block = dim3(kLaneThreads),
       .overlap = true};
-  return wide ? launch_kernel(what, shape, stream, rms_norm_lanes<X, W, Y, kRowVector>, p, lanes)
-              : launch_kernel(what, shape, stream, rms_norm_lanes<X, W, Y, 1>, p, lanes);
-}
-
-// Calls body(type) with the type of `dtype`, which is f32 or the weights' dtype.
-template <typename W, typename Body>
-Status with_row_type(DType dtype, DType weight, Body&& body) {
-  if (dtype == DType::f32) return body(std::type_identity<float>{});
-  TANDEM_CHECK(dtype == weight, "rows of {} with weights of {}", to_string(dtype),
-               to_string(weight));
-  return body(std::type_identity<W>{});
+  return wide ? launch_kernel(what, shape, stream, rms_norm_lanes<X, Y, kRowVector>, p, lanes)
+              : launch_kernel(what, shape, stream, rms_norm_lanes<X, Y, 1>, p, lanes);
 }
 
 }  // namespace
@@ -152,21 +144,29 @@ Status launch_rms_norm(const RmsNormArgs& args, cudaStream_t stream) {
   const bool per_head = args.x.rank == 3;
   const auto heads = static_cast<std::int32_t>(per_head ? args.x.dim[1] : 1);
   const auto head_stride = [&](const TensorView& view) { return per_head ? view.stride[1] : 0; };
-  const NormParams p{
-      args.x.data,   {args.x.stride[0], head_stride(args.x)},     args.weight.data,
-      args.out.data, {args.out.stride[0], head_stride(args.out)}, args.x.rows() * heads,
-      heads,         static_cast<std::int32_t>(args.x.cols()),    args.eps};
+  const NormParams p{args.x.data,
+                     {args.x.stride[0], head_stride(args.x)},
+                     static_cast<const float*>(args.weight.data),
+                     args.out.data,
+                     {args.out.stride[0], head_stride(args.out)},
+                     args.x.rows() * heads,
+                     heads,
+                     static_cast<std::int32_t>(args.x.cols()),
+                     args.eps};
   const bool wide = rows_aligned(args.x) && rows_aligned(args.weight) && rows_aligned(args.out) &&
                     p.width % kRowVector == 0;
-  const DType weight = args.weight.dtype;
-  return dispatch_dtype(weight, [&](auto weight_type) {
-    using W = typename decltype(weight_type)::type;
-    return with_row_type<W>(args.x.dtype, weight, [&](auto x_type) {
-      return with_row_type<W>(args.out.dtype, weight, [&](auto out_type) {
-        return launch<typename decltype(x_type)::type, W, typename decltype(out_type)::type>(
-            p, wide, stream);
+  return dispatch_dtype(args.x.dtype, [&](auto x_type) {
+    using X = typename decltype(x_type)::type;
+    if (args.out.dtype == args.x.dtype) return launch<X, X>(p, wide, stream);
+    if constexpr (std::is_same_v<X, float>) {
+      return dispatch_dtype(args.out.dtype, [&](auto out_type) {
+        return launch<X, typename decltype(out_type)::type>(p, wide, stream);
       });
-    });
+    } else {
+      TANDEM_CHECK(args.out.dtype == DType::f32, "{} into {}", to_string(args.x),
+                   to_string(args.out));
+      return launch<X, float>(p, wide, stream);
+    }
   });
 }
 

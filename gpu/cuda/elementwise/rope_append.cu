@@ -1,8 +1,9 @@
 // Rotary embedding of q and k, and the append of k and v to the cache, in one pass:
-//   (x[i], x[i + d/2]) = (x[i] c - x[i + d/2] s, x[i + d/2] c + x[i] s), i < d/2,
+//   (x[a], x[b]) = (x[a] c - x[b] s, x[b] c + x[a] s) for each of n pairs (a, b),
 //   cache[slot] = k, v.
-// Grid: rows x chunks of the row's pairs; a thread rotates or copies V pairs of one head. Bound by
-// memory: q, k and v are read once, q and the cache are written once.
+// Grid: rows x chunks of the row's pairs. Bound by memory: q, k and v read once, q and the cache
+// written once. Two kernels: where all of a head rotates as halves, a thread rotates or moves V
+// pairs of one head; where a part of it does, or neighbours are the pairs, one thread has a pair.
 #include "gpu/cuda/base/dispatch.h"
 #include "gpu/cuda/base/launch.h"
 #include "gpu/cuda/elementwise/elementwise.h"
@@ -32,7 +33,9 @@ struct RopeAppendParams {
   std::int32_t page_tokens;
   std::int32_t heads;
   std::int32_t kv_heads;
-  std::int32_t half;  // d / 2
+  std::int32_t half;   // d / 2
+  std::int32_t pairs;  // n
+  bool interleaved;
 };
 
 template <typename T, int V>
@@ -92,6 +95,64 @@ __global__ void rope_append(RopeAppendParams p) {
   store_row<V>(to + p.half, high);
 }
 
+// Pair i < d/2 of a head is (i, i + n), or (2 i, 2 i + 1) if interleaved, for i < n; the elements
+// behind the 2 n that rotate form the other pairs, as neighbours, which only move.
+template <typename T>
+__global__ void rope_append_pairs(RopeAppendParams p) {
+  allow_next_kernel();
+  const std::int32_t item = static_cast<std::int32_t>(blockIdx.y * kThreads + threadIdx.x);
+  std::int32_t head = item / p.half;
+  const std::int32_t i = item - head * p.half;
+  if (head >= p.heads + 2 * p.kv_heads) return;
+  const bool is_query = head < p.heads;
+  const bool is_key = !is_query && head < p.heads + p.kv_heads;
+  const HeadRows x = is_query ? p.q : is_key ? p.k : p.v;
+  head -= is_query ? 0 : is_key ? p.heads : p.heads + p.kv_heads;
+  const bool halves = i < p.pairs && !p.interleaved;
+  const std::int32_t first = halves ? i : 2 * i;
+  const std::int32_t second = halves ? i + p.pairs : 2 * i + 1;
+  const bool rotates = i < p.pairs && (is_query || is_key);
+  wait_for_previous_kernels();
+
+  const std::int64_t t = blockIdx.x;
+  T* const from = static_cast<T*>(x.data) + t * x.row_stride + head * x.head_stride;
+  T a = from[first];
+  T b = from[second];
+  if (rotates) {
+    const std::int32_t position = p.positions[t];
+    if (position < 0 || position >= p.num_positions) __trap();
+    const float* const angles = p.cos_sin + position * p.position_stride + i;
+    const float cosine = angles[0];
+    const float sine = angles[p.angle_stride];
+    const float x_a = to_float(a);
+    const float x_b = to_float(b);
+    a = from_float<T>(x_a * cosine - x_b * sine);
+    b = from_float<T>(x_b * cosine + x_a * sine);
+  }
+  if (is_query) {
+    from[first] = a;
+    from[second] = b;
+    return;
+  }
+  const std::int64_t slot = p.slots[t];
+  if (slot < 0) return;
+  const std::int64_t page = slot / p.page_tokens;
+  const std::int64_t offset = slot % p.page_tokens;
+  const std::int64_t plane = (is_key ? 0 : p.kv_heads) + head;
+  T* const to = static_cast<T*>(p.cache) + page * p.page_stride +
+                (plane * p.page_tokens + offset) * (2 * std::int64_t{p.half});
+  to[first] = a;
+  to[second] = b;
+}
+
+template <typename T>
+Status launch_pairs(const RopeAppendParams& p, std::int64_t rows, cudaStream_t stream) {
+  const std::int64_t items = (p.heads + 2 * std::int64_t{p.kv_heads}) * p.half;
+  const dim3 grid(static_cast<unsigned>(rows), static_cast<unsigned>(ceil_div(items, kThreads)));
+  return launch_kernel("rope_append", {.grid = grid, .block = dim3(kThreads), .overlap = true},
+                       stream, rope_append_pairs<T>, p);
+}
+
 template <typename T, int V>
 Status launch(const RopeAppendParams& p, std::int64_t rows, cudaStream_t stream) {
   const std::int64_t items = (p.heads + 2 * std::int64_t{p.kv_heads}) * ceil_div(p.half, V);
@@ -107,13 +168,14 @@ Status launch_rope_append(const RopeAppendArgs& args, cudaStream_t stream) {
   const auto heads_of = [](const TensorView& view) {
     return HeadRows{view.data, view.stride[0], view.stride[1]};
   };
+  const bool rotates = args.cos_sin.rank != 0;
   const RopeAppendParams p{heads_of(args.q),
                            heads_of(args.k),
                            heads_of(args.v),
                            static_cast<const float*>(args.cos_sin.data),
-                           args.cos_sin.stride[0],
-                           args.cos_sin.stride[1],
-                           args.cos_sin.rows(),
+                           rotates ? args.cos_sin.stride[0] : 0,
+                           rotates ? args.cos_sin.stride[1] : 0,
+                           rotates ? args.cos_sin.rows() : 0,
                            args.positions,
                            args.slots,
                            args.cache.base,
@@ -121,14 +183,17 @@ Status launch_rope_append(const RopeAppendArgs& args, cudaStream_t stream) {
                            args.cache.page_tokens,
                            static_cast<std::int32_t>(args.q.dim[1]),
                            static_cast<std::int32_t>(args.k.dim[1]),
-                           static_cast<std::int32_t>(args.q.cols() / 2)};
+                           static_cast<std::int32_t>(args.q.cols() / 2),
+                           static_cast<std::int32_t>(rotates ? args.cos_sin.cols() : 0),
+                           args.interleaved};
   const auto size = static_cast<std::int64_t>(size_of(args.q.dtype));
   const bool wide = rows_aligned(args.q) && rows_aligned(args.k) && rows_aligned(args.v) &&
-                    rows_aligned(args.cos_sin) && p.half % kRowVector == 0 &&
+                    rotates && rows_aligned(args.cos_sin) && p.half % kRowVector == 0 &&
                     reinterpret_cast<std::uintptr_t>(p.cache) % 16 == 0 &&
                     p.page_stride * size % 16 == 0;
   return dispatch_dtype(args.q.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
+    if (p.pairs != p.half || p.interleaved) return launch_pairs<T>(p, args.q.rows(), stream);
     return wide ? launch<T, kRowVector>(p, args.q.rows(), stream)
                 : launch<T, 1>(p, args.q.rows(), stream);
   });

@@ -1,10 +1,10 @@
-// out[t, i] = silu(gate_up[t, i]) * gate_up[t, ffn + i], silu(x) = x / (1 + exp(-x)). Grid: rows x
-// chunks of a row, 8 results a thread; bound by memory (6 bytes a result in half precision).
+// out[t, i] = activation(gate_up[t, i]) * gate_up[t, ffn + i]. Grid: rows x chunks of a row, 8
+// results a thread; bound by memory (6 bytes a result in half precision).
 #include "gpu/cuda/base/dispatch.h"
 #include "gpu/cuda/base/launch.h"
+#include "gpu/cuda/elementwise/activation.cuh"
 #include "gpu/cuda/elementwise/elementwise.h"
 #include "gpu/cuda/elementwise/rows.cuh"
-#include "gpu/cuda/elementwise/silu.cuh"
 
 namespace tandem::cuda {
 namespace {
@@ -19,7 +19,7 @@ struct SwigluParams {
   std::int64_t ffn;
 };
 
-template <typename T, int V>
+template <typename T, int V, Activation activation>
 __global__ void swiglu(SwigluParams p) {
   allow_next_kernel();
   const std::int64_t i = (std::int64_t{blockIdx.y} * kThreads + threadIdx.x) * V;
@@ -32,16 +32,16 @@ __global__ void swiglu(SwigluParams p) {
   load_row<V>(gate_row, gate);
   load_row<V>(gate_row + p.ffn, up);
 #pragma unroll
-  for (int j = 0; j < V; ++j) up[j] *= silu(gate[j]);
+  for (int j = 0; j < V; ++j) up[j] *= activate<activation>(gate[j]);
   store_row<V>(static_cast<T*>(p.out) + t * p.out_stride + i, up);
 }
 
-template <typename T, int V>
+template <typename T, int V, Activation activation>
 Status launch(const SwigluParams& p, std::int64_t rows, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(rows),
                   static_cast<unsigned>(ceil_div(ceil_div(p.ffn, V), kThreads)));
   return launch_kernel("swiglu", {.grid = grid, .block = dim3(kThreads), .overlap = true}, stream,
-                       swiglu<T, V>, p);
+                       swiglu<T, V, activation>, p);
 }
 
 }  // namespace
@@ -56,8 +56,13 @@ Status launch_swiglu(const SwigluArgs& args, cudaStream_t stream) {
   const bool wide = rows_aligned(args.gate_up) && rows_aligned(args.out) && p.ffn % kRowVector == 0;
   return dispatch_dtype(args.out.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    return wide ? launch<T, kRowVector>(p, args.out.rows(), stream)
-                : launch<T, 1>(p, args.out.rows(), stream);
+    const auto with_activation = [&]<Activation activation>() {
+      return wide ? launch<T, kRowVector, activation>(p, args.out.rows(), stream)
+                  : launch<T, 1, activation>(p, args.out.rows(), stream);
+    };
+    return args.activation == Activation::silu
+               ? with_activation.template operator()<Activation::silu>()
+               : with_activation.template operator()<Activation::gelu_tanh>();
   });
 }
 

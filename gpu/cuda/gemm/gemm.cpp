@@ -42,15 +42,15 @@ Status Gemm::run(const GemmSwigluArgs& args, cudaStream_t stream) {
   const GemmArgs product{args.x, args.w, {}, args.gate_up};
   check_types(product);
   const GemmArgs both{args.x, args.w, {}, args.out};
-  if (args.out.dtype == args.x.dtype && skinny_.supported && skinny_gemm_takes(both)) {
+  const bool may_fuse = args.out.dtype == args.x.dtype && args.activation == Activation::silu;
+  if (may_fuse && skinny_.supported && skinny_gemm_takes(both)) {
     return launch_skinny_gemm(both, skinny_, stream, GemmEnd::swiglu);
   }
-  if (args.out.dtype == args.x.dtype && warpgroup_.supported &&
-      warpgroup_gemm_ends_in_swiglu(both, warpgroup_)) {
+  if (may_fuse && warpgroup_.supported && warpgroup_gemm_ends_in_swiglu(both, warpgroup_)) {
     return launch_warpgroup_gemm(both, warpgroup_, stream, GemmEnd::swiglu);
   }
   TANDEM_TRY(run(product, stream));
-  return launch_swiglu({args.gate_up, args.out}, stream);
+  return launch_swiglu({args.gate_up, args.out, args.activation}, stream);
 }
 
 Status Gemm::tune(std::span<const GemmArgs> like, cudaStream_t stream) {

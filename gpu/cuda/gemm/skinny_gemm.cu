@@ -43,7 +43,7 @@
 #include "gpu/cuda/base/cache_policy.cuh"
 #include "gpu/cuda/base/element.cuh"
 #include "gpu/cuda/base/launch.h"
-#include "gpu/cuda/elementwise/silu.cuh"
+#include "gpu/cuda/elementwise/activation.cuh"
 #include "gpu/cuda/gemm/skinny_gemm.h"
 
 namespace tandem::cuda {

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "gpu/activation.h"
 
 namespace tandem::host {
 
@@ -65,8 +66,7 @@ void store_row(const StoreRow& row);
 struct NormRow {
   DType x_dtype;
   const void* x;
-  DType weight_dtype;
-  const void* weight;
+  const float* weight;
   std::int64_t n;
   float eps;
   DType out_dtype;
@@ -74,15 +74,44 @@ struct NormRow {
 };
 void norm_row(const NormRow& row);
 
-// Rotates the pairs (x[i], x[i + half]) by the angles with cosine cos[i] and sine sin[i].
-void rope_row(DType dtype, void* x, std::int64_t half, const float* cos, const float* sin);
+// residual[i] += sum[i] / sqrt(mean(sum^2) + eps) * weight[i]
+struct AddRow {
+  const float* sum;
+  const float* weight;  // null: the sum is added as it is
+  std::int64_t n;
+  float eps;
+  float* residual;
+};
+void add_row(const AddRow& row);
 
-// out[i] = silu(gate[i]) up[i]
-void swiglu_row(DType dtype, const void* gate, const void* up, std::int64_t n, DType out_dtype,
-                void* out);
+// Rotates the pairs (x[i], x[i + pairs]), or (x[2 i], x[2 i + 1]) if `interleaved`, by the angles
+// of cos[i], sin[i].
+struct RopeRow {
+  DType dtype;
+  void* x;
+  std::int64_t pairs;
+  const float* cos;
+  const float* sin;
+  bool interleaved;
+};
+void rope_row(const RopeRow& row);
+
+// out[i] = activation(gate[i]) up[i]
+struct GateRow {
+  Activation activation;
+  DType dtype;  // of gate and up
+  const void* gate;
+  const void* up;
+  std::int64_t n;
+  DType out_dtype;
+  void* out;
+};
+void gate_row(const GateRow& row);
 
 // x[i] *= factor
 void scale_row(float* x, std::int64_t n, float factor);
+// x[i] = cap tanh(x[i] / cap)
+void cap_row(float* x, std::int64_t n, float cap);
 
 // One row's step of the online softmax: sets x[i] = exp(x[i] - m) for i < n; returns their sum.
 float exp_row(float* x, std::int64_t n, float m);

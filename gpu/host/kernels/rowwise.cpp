@@ -1,4 +1,4 @@
-// The row loops of conversion, norm, rotary embedding and SwiGLU.
+// The row loops of conversion, norms, rotary embedding, gating and softcaps.
 #include "gpu/host/kernels/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -55,70 +55,113 @@ void store_row_simd(const StoreRow& row) {
   });
 }
 
-template <typename X, typename W, typename Y>
-void norm_typed(const NormRow& row) {
-  const F32 d;
-  const auto n = static_cast<std::size_t>(row.n);
-  const X* x = static_cast<const X*>(row.x);
-  const W* weight = static_cast<const W*>(row.weight);
-  Y* out = static_cast<Y*>(row.out);
+// 1 / sqrt(mean(x^2) + eps)
+template <typename X>
+HWY_INLINE float norm_factor(F32 d, const X* x, std::size_t n, float eps) {
   VecF squares = hn::Zero(d);
   for_each_vector(d, n, [&](std::size_t lanes, std::size_t i) {
     const VecF v = load_some(d, x + i, lanes);
     squares = hn::MulAdd(v, v, squares);
   });
-  const float mean = sum_of(d, squares) / static_cast<float>(row.n);
-  const VecF factor = hn::Set(d, 1.0F / std::sqrt(mean + row.eps));
-  for_each_vector(d, n, [&](std::size_t lanes, std::size_t i) {
-    const VecF v = hn::Mul(load_some(d, x + i, lanes), factor);
-    store_some(d, hn::Mul(v, load_some(d, weight + i, lanes)), out + i, lanes);
-  });
+  return 1.0F / std::sqrt(sum_of(d, squares) / static_cast<float>(n) + eps);
 }
 
 void norm_row_simd(const NormRow& row) {
-  with_type(row.x_dtype, [&](auto* x) {
-    with_type(row.weight_dtype, [&](auto* w) {
-      with_type(row.out_dtype, [&](auto* y) {
-        norm_typed<Element<decltype(x)>, Element<decltype(w)>, Element<decltype(y)>>(row);
+  const F32 d;
+  const auto n = static_cast<std::size_t>(row.n);
+  with_type(row.x_dtype, [&](auto* type) {
+    const auto* x = static_cast<const Element<decltype(type)>*>(row.x);
+    const VecF factor = hn::Set(d, norm_factor(d, x, n, row.eps));
+    with_type(row.out_dtype, [&](auto* out_type) {
+      auto* out = static_cast<Element<decltype(out_type)>*>(row.out);
+      for_each_vector(d, n, [&](std::size_t lanes, std::size_t i) {
+        const VecF v = hn::Mul(load_some(d, x + i, lanes), factor);
+        store_some(d, hn::Mul(v, load_some(d, row.weight + i, lanes)), out + i, lanes);
       });
     });
   });
 }
 
-void rope_row_simd(DType dtype, void* data, std::int64_t half, const float* cos, const float* sin) {
+void add_row_simd(const AddRow& row) {
   const F32 d;
-  with_type(dtype, [&](auto* type) {
-    auto* low = static_cast<Element<decltype(type)>*>(data);
-    auto* high = low + half;
-    for_each_vector(d, static_cast<std::size_t>(half), [&](std::size_t lanes, std::size_t i) {
+  const auto n = static_cast<std::size_t>(row.n);
+  const bool norms = row.weight != nullptr;
+  const VecF factor = hn::Set(d, norms ? norm_factor(d, row.sum, n, row.eps) : 1.0F);
+  for_each_vector(d, n, [&](std::size_t lanes, std::size_t i) {
+    VecF v = load_some(d, row.sum + i, lanes);
+    if (norms) v = hn::Mul(hn::Mul(v, factor), load_some(d, row.weight + i, lanes));
+    store_some(d, hn::Add(load_some(d, row.residual + i, lanes), v), row.residual + i, lanes);
+  });
+}
+
+void rope_row_simd(const RopeRow& row) {
+  const F32 d;
+  with_type(row.dtype, [&](auto* type) {
+    using T = Element<decltype(type)>;
+    auto* low = static_cast<T*>(row.x);
+    if (row.interleaved) {
+      for (std::int64_t i = 0; i < row.pairs; ++i) {
+        const float a = to_float(low[2 * i]);
+        const float b = to_float(low[2 * i + 1]);
+        low[2 * i] = from_float<T>(a * row.cos[i] - b * row.sin[i]);
+        low[2 * i + 1] = from_float<T>(b * row.cos[i] + a * row.sin[i]);
+      }
+      return;
+    }
+    auto* high = low + row.pairs;
+    for_each_vector(d, static_cast<std::size_t>(row.pairs), [&](std::size_t lanes, std::size_t i) {
       const VecF a = load_some(d, low + i, lanes);
       const VecF b = load_some(d, high + i, lanes);
-      const VecF c = load_some(d, cos + i, lanes);
-      const VecF s = load_some(d, sin + i, lanes);
+      const VecF c = load_some(d, row.cos + i, lanes);
+      const VecF s = load_some(d, row.sin + i, lanes);
       store_some(d, hn::NegMulAdd(b, s, hn::Mul(a, c)), low + i, lanes);
       store_some(d, hn::MulAdd(a, s, hn::Mul(b, c)), high + i, lanes);
     });
   });
 }
 
-void swiglu_row_simd(DType dtype, const void* gate_data, const void* up_data, std::int64_t n,
-                     DType out_dtype, void* out_data) {
-  const F32 d;
-  const VecF one = hn::Set(d, 1.0F);
+HWY_INLINE VecF silu(F32 d, VecF x) {
   // exp overflows beyond 88; silu(x) is 0 in float long before x reaches -88.
-  const VecF lowest = hn::Set(d, -87.0F);
-  with_type(dtype, [&](auto* type) {
-    const auto* gate = static_cast<const Element<decltype(type)>*>(gate_data);
-    const auto* up = static_cast<const Element<decltype(type)>*>(up_data);
-    with_type(out_dtype, [&](auto* out_type) {
-      auto* out = static_cast<Element<decltype(out_type)>*>(out_data);
-      for_each_vector(d, static_cast<std::size_t>(n), [&](std::size_t lanes, std::size_t i) {
-        const VecF x = load_some(d, gate + i, lanes);
-        const VecF e = hn::Exp(d, hn::Neg(hn::Max(x, lowest)));
-        const VecF silu = hn::Div(x, hn::Add(one, e));
-        store_some(d, hn::Mul(silu, load_some(d, up + i, lanes)), out + i, lanes);
-      });
+  const VecF e = hn::Exp(d, hn::Neg(hn::Max(x, hn::Set(d, -87.0F))));
+  return hn::Div(x, hn::Add(hn::Set(d, 1.0F), e));
+}
+
+HWY_INLINE VecF gelu_tanh(F32 d, VecF x) {
+  const VecF cube = hn::Mul(hn::Mul(x, x), x);
+  const VecF inner = hn::Mul(hn::Set(d, 0.79788456080286535588F),  // sqrt(2 / pi)
+                             hn::MulAdd(hn::Set(d, 0.044715F), cube, x));
+  const VecF half = hn::Mul(hn::Set(d, 0.5F), x);
+  return hn::MulAdd(half, hn::Tanh(d, inner), half);
+}
+
+void gate_row_simd(const GateRow& row) {
+  const F32 d;
+  with_type(row.dtype, [&](auto* type) {
+    const auto* gate = static_cast<const Element<decltype(type)>*>(row.gate);
+    const auto* up = static_cast<const Element<decltype(type)>*>(row.up);
+    with_type(row.out_dtype, [&](auto* out_type) {
+      auto* out = static_cast<Element<decltype(out_type)>*>(row.out);
+      const auto gate_by = [&](auto activation) {
+        for_each_vector(d, static_cast<std::size_t>(row.n), [&](std::size_t lanes, std::size_t i) {
+          const VecF x = activation(d, load_some(d, gate + i, lanes));
+          store_some(d, hn::Mul(x, load_some(d, up + i, lanes)), out + i, lanes);
+        });
+      };
+      if (row.activation == Activation::silu) {
+        gate_by([](F32 tag, VecF x) { return silu(tag, x); });
+      } else {
+        gate_by([](F32 tag, VecF x) { return gelu_tanh(tag, x); });
+      }
     });
+  });
+}
+
+void cap_row_simd(float* x, std::int64_t n, float cap) {
+  const F32 d;
+  const VecF caps = hn::Set(d, cap);
+  for_each_vector(d, static_cast<std::size_t>(n), [&](std::size_t lanes, std::size_t i) {
+    const VecF v = hn::Div(load_some(d, x + i, lanes), caps);
+    store_some(d, hn::Mul(hn::Tanh(d, v), caps), x + i, lanes);
   });
 }
 
@@ -134,8 +177,10 @@ namespace tandem::host {
 HWY_EXPORT(widen_row_simd);
 HWY_EXPORT(store_row_simd);
 HWY_EXPORT(norm_row_simd);
+HWY_EXPORT(add_row_simd);
 HWY_EXPORT(rope_row_simd);
-HWY_EXPORT(swiglu_row_simd);
+HWY_EXPORT(gate_row_simd);
+HWY_EXPORT(cap_row_simd);
 
 void widen_row(DType dtype, const void* source, std::int64_t n, float scale, float* target) {
   note_read_row(source, n, size_of(dtype));
@@ -150,22 +195,31 @@ void store_row(const StoreRow& row) {
 }
 void norm_row(const NormRow& row) {
   note_read_row(row.x, row.n, size_of(row.x_dtype));
-  note_read_row(row.weight, row.n, size_of(row.weight_dtype));
+  note_read_row(row.weight, row.n, sizeof(float));
   note_write_row(row.out, row.n, size_of(row.out_dtype));
   HWY_DYNAMIC_DISPATCH(norm_row_simd)(row);
 }
-void rope_row(DType dtype, void* x, std::int64_t half, const float* cos, const float* sin) {
-  note_read_row(cos, half, sizeof(float));
-  note_read_row(sin, half, sizeof(float));
-  note_write_row(x, 2 * half, size_of(dtype));
-  HWY_DYNAMIC_DISPATCH(rope_row_simd)(dtype, x, half, cos, sin);
+void add_row(const AddRow& row) {
+  note_read_row(row.sum, row.n, sizeof(float));
+  if (row.weight != nullptr) note_read_row(row.weight, row.n, sizeof(float));
+  note_write_row(row.residual, row.n, sizeof(float));
+  HWY_DYNAMIC_DISPATCH(add_row_simd)(row);
 }
-void swiglu_row(DType dtype, const void* gate, const void* up, std::int64_t n, DType out_dtype,
-                void* out) {
-  note_read_row(gate, n, size_of(dtype));
-  note_read_row(up, n, size_of(dtype));
-  note_write_row(out, n, size_of(out_dtype));
-  HWY_DYNAMIC_DISPATCH(swiglu_row_simd)(dtype, gate, up, n, out_dtype, out);
+void rope_row(const RopeRow& row) {
+  note_read_row(row.cos, row.pairs, sizeof(float));
+  note_read_row(row.sin, row.pairs, sizeof(float));
+  note_write_row(row.x, 2 * row.pairs, size_of(row.dtype));
+  HWY_DYNAMIC_DISPATCH(rope_row_simd)(row);
+}
+void gate_row(const GateRow& row) {
+  note_read_row(row.gate, row.n, size_of(row.dtype));
+  note_read_row(row.up, row.n, size_of(row.dtype));
+  note_write_row(row.out, row.n, size_of(row.out_dtype));
+  HWY_DYNAMIC_DISPATCH(gate_row_simd)(row);
+}
+void cap_row(float* x, std::int64_t n, float cap) {
+  note_write_row(x, n, sizeof(float));
+  HWY_DYNAMIC_DISPATCH(cap_row_simd)(x, n, cap);
 }
 
 }  // namespace tandem::host

@@ -86,29 +86,37 @@ class Attention {
       for (std::int64_t b = ceil_div(sequence.num_rows, block) - 1; b >= 0; --b) {
         const std::int64_t first = b * block;
         const std::int64_t count = std::min<std::int64_t>(block, sequence.num_rows - first);
-        const std::int64_t keys = sequence.kv_len - sequence.num_rows + first + count;
+        const std::int64_t position = sequence.kv_len - sequence.num_rows + first;
+        const std::int64_t begin = first_key(position);
         for (std::int32_t h = 0; h < args_.kv_heads; ++h) {
-          plan_spans({&sequence, h, static_cast<std::int32_t>(first),
-                      static_cast<std::int32_t>(count), 0, static_cast<std::int32_t>(keys), -1},
-                     spans_each);
+          plan_spans(
+              {&sequence, h, static_cast<std::int32_t>(first), static_cast<std::int32_t>(count),
+               static_cast<std::int32_t>(begin), static_cast<std::int32_t>(position + count), -1},
+              spans_each);
         }
       }
     }
   }
 
+  // The first key that the row at `position` sees.
+  std::int64_t first_key(std::int64_t position) const {
+    return args_.window == 0 ? 0 : std::max<std::int64_t>(0, position - args_.window + 1);
+  }
+
   void plan_spans(Task task, std::int64_t spans) {
-    const std::int64_t keys = task.end_key;
-    spans = std::clamp<std::int64_t>(keys / kMinSpan, 1, spans);
+    const std::int64_t first = task.begin_key;
+    const std::int64_t end = task.end_key;
+    spans = std::clamp<std::int64_t>((end - first) / kMinSpan, 1, spans);
     if (spans == 1) {
       tasks_.push_back(task);
       return;
     }
     const std::int64_t page_tokens = args_.cache.page_tokens;
-    const std::int64_t span = ceil_div(ceil_div(keys, spans), page_tokens) * page_tokens;
-    merges_.push_back({task, num_partials_, ceil_div(keys, span)});
-    for (std::int64_t begin = 0; begin < keys; begin += span) {
+    const std::int64_t span = ceil_div(ceil_div(end - first, spans), page_tokens) * page_tokens;
+    merges_.push_back({task, num_partials_, ceil_div(end - first, span)});
+    for (std::int64_t begin = first; begin < end; begin += span) {
       task.begin_key = static_cast<std::int32_t>(begin);
-      task.end_key = static_cast<std::int32_t>(std::min(keys, begin + span));
+      task.end_key = static_cast<std::int32_t>(std::min(end, begin + span));
       task.partial = num_partials_;
       num_partials_ += rows_of(task);
       tasks_.push_back(task);
@@ -177,11 +185,17 @@ class Attention {
     const std::int64_t first_position =
         task.sequence->kv_len - task.sequence->num_rows + task.first_row;
     for (std::int64_t r = 0; r < rows; ++r) {
-      const std::int64_t visible =
-          std::clamp<std::int64_t>(first_position + r / group_ + 1 - begin, 0, end - begin);
+      const std::int64_t position = first_position + r / group_;
+      const std::int64_t from =
+          std::clamp(first_key(position) - begin, std::int64_t{0}, end - begin);
+      const std::int64_t to = std::clamp(position + 1 - begin, from, end - begin);
       float* row = scores + r * kKeyBlock;
-      std::fill(row + visible, row + (end - begin), 0.0F);  // weights of hidden keys
+      std::fill(row, row + from, 0.0F);                // weights of keys that have left the window
+      std::fill(row + to, row + (end - begin), 0.0F);  // and of keys not yet seen
+      const std::int64_t visible = to - from;
       if (visible == 0) continue;
+      row += from;
+      if (args_.softcap != 0) cap_row(row, visible, args_.softcap);
       const float max = std::max(state.max[r], max_row(row, visible));
       const float factor = max == kLowest ? 1.0F : std::exp(state.max[r] - max);
       if (factor != 1.0F) scale_row(state.out + r * d_stride_, d_stride_, factor);

@@ -34,7 +34,7 @@ void all_reduce(OpContext& context, const AllReduceArgs& args) {
             sum[i] = args.accumulate ? sum[i] + all : all;
           }
           if (args.weight.rank == 0) continue;
-          norm_row({DType::f32, sum, args.weight.dtype, args.weight.data, width, args.eps,
+          norm_row({DType::f32, sum, static_cast<const float*>(args.weight.data), width, args.eps,
                     args.out.dtype, args.out.row_bytes(t)});
         }
       });

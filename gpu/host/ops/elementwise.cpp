@@ -19,22 +19,25 @@ std::byte* element(const TensorView& view, std::int64_t i, std::int64_t j) {
 
 void embed(OpContext& context, const EmbedArgs& args) {
   const std::int64_t width = args.table.cols();
-  for_row_ranges(context, args.out.rows(), bytes_of(args.out),
-                 [&](std::int64_t t, std::int64_t end) {
-                   for (; t < end; ++t) {
-                     const std::int64_t vocab = args.vocab > 0 ? args.vocab : args.table.rows();
-                     TANDEM_CHECK(args.ids[t] >= 0 && args.ids[t] < vocab, "token {} of {}",
-                                  args.ids[t], vocab);
-                     const std::int64_t id = args.ids[t] - args.first_id;
-                     if (id < 0 || id >= args.table.rows()) {
-                       std::memset(args.out.row_bytes(t), 0,
-                                   static_cast<std::size_t>(width) * size_of(args.out.dtype));
-                       continue;
-                     }
-                     convert(args.table.dtype, args.table.row_bytes(id), args.out.dtype,
-                             args.out.row_bytes(t), static_cast<std::size_t>(width));
-                   }
-                 });
+  for_row_ranges(
+      context, args.out.rows(), bytes_of(args.out), [&](std::int64_t t, std::int64_t end) {
+        for (; t < end; ++t) {
+          const std::int64_t vocab = args.vocab > 0 ? args.vocab : args.table.rows();
+          TANDEM_CHECK(args.ids[t] >= 0 && args.ids[t] < vocab, "token {} of {}", args.ids[t],
+                       vocab);
+          const std::int64_t id = args.ids[t] - args.first_id;
+          if (id < 0 || id >= args.table.rows()) {
+            std::memset(args.out.row_bytes(t), 0,
+                        static_cast<std::size_t>(width) * size_of(args.out.dtype));
+            continue;
+          }
+          convert(args.table.dtype, args.table.row_bytes(id), args.out.dtype, args.out.row_bytes(t),
+                  static_cast<std::size_t>(width));
+          if (args.scale != 1) {
+            scale_row(reinterpret_cast<float*>(args.out.row_bytes(t)), width, args.scale);
+          }
+        }
+      });
 }
 
 void rms_norm(OpContext& context, const RmsNormArgs& args) {
@@ -46,11 +49,36 @@ void rms_norm(OpContext& context, const RmsNormArgs& args) {
         for (; t < end; ++t) {
           for (std::int64_t h = 0; h < heads; ++h) {
             norm_row({args.x.dtype, per_head ? element(args.x, t, h) : args.x.row_bytes(t),
-                      args.weight.dtype, args.weight.data, args.x.cols(), args.eps, args.out.dtype,
-                      per_head ? element(args.out, t, h) : args.out.row_bytes(t)});
+                      static_cast<const float*>(args.weight.data), args.x.cols(), args.eps,
+                      args.out.dtype, per_head ? element(args.out, t, h) : args.out.row_bytes(t)});
           }
         }
       });
+}
+
+void add_norm(OpContext& context, const AddNormArgs& args) {
+  const std::int64_t width = args.residual.cols();
+  const auto weight_of = [](const TensorView& weight) {
+    return weight.rank == 0 ? nullptr : static_cast<const float*>(weight.data);
+  };
+  for_row_ranges(context, args.residual.rows(), 4 * bytes_of(args.residual),
+                 [&](std::int64_t t, std::int64_t end) {
+                   for (; t < end; ++t) {
+                     auto* const residual = reinterpret_cast<float*>(args.residual.row_bytes(t));
+                     if (args.sum.rank != 0) {
+                       add_row({reinterpret_cast<const float*>(args.sum.row_bytes(t)),
+                                weight_of(args.sum_weight), width, args.eps, residual});
+                     }
+                     if (args.out.rank == 0) continue;
+                     if (args.weight.rank == 0) {
+                       convert(DType::f32, residual, args.out.dtype, args.out.row_bytes(t),
+                               static_cast<std::size_t>(width));
+                     } else {
+                       norm_row({DType::f32, residual, weight_of(args.weight), width, args.eps,
+                                 args.out.dtype, args.out.row_bytes(t)});
+                     }
+                   }
+                 });
 }
 
 void rope_append(OpContext& context, const RopeAppendArgs& args) {
@@ -59,16 +87,19 @@ void rope_append(OpContext& context, const RopeAppendArgs& args) {
   const std::int64_t d = args.k.cols();
   const auto size = static_cast<std::int64_t>(size_of(args.k.dtype));
   const auto bytes = 2 * (bytes_of(args.q) + 2 * bytes_of(args.k));
+  const auto rotate = [&](std::byte* x, std::int32_t position) {
+    if (args.cos_sin.rank == 0) return;
+    TANDEM_CHECK(position >= 0 && position < args.cos_sin.rows(), "position {} of {}", position,
+                 args.cos_sin.rows());
+    rope_row({args.k.dtype, x, args.cos_sin.cols(),
+              reinterpret_cast<const float*>(element(args.cos_sin, position, 0)),
+              reinterpret_cast<const float*>(element(args.cos_sin, position, 1)),
+              args.interleaved});
+  };
   for_row_ranges(context, args.k.rows(), bytes, [&](std::int64_t t, std::int64_t end) {
     for (; t < end; ++t) {
       const std::int32_t position = args.positions[t];
-      TANDEM_CHECK(position >= 0 && position < args.cos_sin.rows(), "position {} of {}", position,
-                   args.cos_sin.rows());
-      const auto* cos = reinterpret_cast<const float*>(element(args.cos_sin, position, 0));
-      const auto* sin = reinterpret_cast<const float*>(element(args.cos_sin, position, 1));
-      for (std::int64_t h = 0; h < args.q.dim[1]; ++h) {
-        rope_row(args.q.dtype, element(args.q, t, h), d / 2, cos, sin);
-      }
+      for (std::int64_t h = 0; h < args.q.dim[1]; ++h) rotate(element(args.q, t, h), position);
       if (args.slots[t] < 0) continue;
       const std::int64_t page = args.slots[t] / cache.page_tokens;
       const std::int64_t offset = args.slots[t] % cache.page_tokens;
@@ -77,7 +108,7 @@ void rope_append(OpContext& context, const RopeAppendArgs& args) {
         const std::int64_t value = key + kv_heads * cache.page_tokens * d;
         auto* base = static_cast<std::byte*>(cache.base);
         std::memcpy(base + key * size, element(args.k, t, h), static_cast<std::size_t>(d * size));
-        rope_row(args.k.dtype, base + key * size, d / 2, cos, sin);
+        rotate(base + key * size, position);
         std::memcpy(base + value * size, element(args.v, t, h), static_cast<std::size_t>(d * size));
       }
     }
@@ -92,14 +123,27 @@ void swiglu(OpContext& context, const SwigluArgs& args) {
   const auto in_size = static_cast<std::int64_t>(size_of(args.gate_up.dtype));
   const auto out_size = static_cast<std::int64_t>(size_of(args.out.dtype));
   // An exponential costs about as much as moving 16 bytes.
-  context.for_each(
-      args.out.rows() * blocks, args.out.num_elements() * 16, [&](std::int64_t task, int) {
-        const std::int64_t t = task / blocks;
-        const std::int64_t begin = task % blocks * kBlock;
-        const std::byte* gate = args.gate_up.row_bytes(t) + begin * in_size;
-        swiglu_row(args.gate_up.dtype, gate, gate + ffn * in_size, std::min(kBlock, ffn - begin),
-                   args.out.dtype, args.out.row_bytes(t) + begin * out_size);
-      });
+  context.for_each(args.out.rows() * blocks, args.out.num_elements() * 16,
+                   [&](std::int64_t task, int) {
+                     const std::int64_t t = task / blocks;
+                     const std::int64_t begin = task % blocks * kBlock;
+                     const std::byte* gate = args.gate_up.row_bytes(t) + begin * in_size;
+                     gate_row({args.activation, args.gate_up.dtype, gate, gate + ffn * in_size,
+                               std::min(kBlock, ffn - begin), args.out.dtype,
+                               args.out.row_bytes(t) + begin * out_size});
+                   });
+}
+
+void scale_logits(OpContext& context, const ScaleLogitsArgs& args) {
+  const std::int64_t width = args.logits.cols();
+  for_row_ranges(context, args.logits.rows(), 8 * bytes_of(args.logits),
+                 [&](std::int64_t t, std::int64_t end) {
+                   for (; t < end; ++t) {
+                     auto* const row = reinterpret_cast<float*>(args.logits.row_bytes(t));
+                     if (args.multiplier != 1) scale_row(row, width, args.multiplier);
+                     if (args.softcap != 0) cap_row(row, width, args.softcap);
+                   }
+                 });
 }
 
 void gather_rows(OpContext& context, const GatherRowsArgs& args) {

@@ -12,10 +12,12 @@ namespace tandem::host {
 
 void embed(OpContext& context, const EmbedArgs& args);
 void rms_norm(OpContext& context, const RmsNormArgs& args);
+void add_norm(OpContext& context, const AddNormArgs& args);
 void gemm(OpContext& context, const GemmArgs& args);
 void rope_append(OpContext& context, const RopeAppendArgs& args);
 void attention(OpContext& context, const AttentionArgs& args);
 void swiglu(OpContext& context, const SwigluArgs& args);
+void scale_logits(OpContext& context, const ScaleLogitsArgs& args);
 void gather_rows(OpContext& context, const GatherRowsArgs& args);
 void lora(OpContext& context, const LoraArgs& args);
 void offer(OpContext& context, const OfferArgs& args);

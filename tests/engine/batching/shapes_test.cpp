@@ -29,7 +29,7 @@ ModelSpec config_of(const Shape& shape) {
   config.max_position_embeddings = 256;
   config.tie_word_embeddings = shape.tied;
   config.qkv_bias = shape.qkv_bias;
-  config.qk_norm = shape.qk_norm;
+  if (shape.qk_norm) config.qk_norm = QkNorm::head;
   config.eos_token_ids = {1};
   return decoder_of(config);
 }

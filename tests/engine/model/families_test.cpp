@@ -77,7 +77,7 @@ TEST(ModelSpec, ReadsBothSpellingsOfEveryArchitecture) {
       EXPECT_EQ(config.tie_word_embeddings, name != "tiny-mistral");
       EXPECT_EQ(config.attention().qkv_bias, name == "tiny-qwen2");
       EXPECT_FALSE(config.attention().o_bias);
-      EXPECT_EQ(config.attention().qk_norm, name == "tiny-qwen3");
+      EXPECT_EQ(config.attention().qk_norm, name == "tiny-qwen3" ? QkNorm::head : QkNorm::none);
       EXPECT_EQ(config.dtype, name == "tiny-llama-f32" ? DType::f32 : DType::bf16);
       EXPECT_THAT(config.eos_token_ids, ElementsAre(1));
       EXPECT_EQ(config.bos_token_id, 0);
@@ -117,15 +117,34 @@ TEST(ModelSpec, ReadsLlama3RopeInAllSpellings) {
 }
 
 TEST(ModelSpec, RefusesOtherRopesByName) {
-  for (const char* type : {"linear", "dynamic", "yarn", "longrope"}) {
+  for (const char* type : {"dynamic", "longrope", "proportional"}) {
     EXPECT_THAT(message_with("rope_scaling", {{"type", type}, {"factor", 2}}), HasSubstr(type));
     EXPECT_THAT(message_with("rope_parameters", {{"rope_type", type}, {"rope_theta", 1e4}}),
                 HasSubstr(type));
   }
   EXPECT_THAT(message_with("partial_rotary_factor", 0.5), HasSubstr("partial_rotary_factor"));
-  EXPECT_THAT(message_with("rope_parameters", {{"full_attention", Json::object()}}),
+  EXPECT_THAT(message_with("rope_parameters", {{"factor", 2}}),
               HasSubstr("rope_parameters: 'rope_type' is missing"));
   EXPECT_EQ(message_with("rope_scaling", {{"type", "default"}}), "accepted");
+}
+
+TEST(ModelSpec, ReadsLinearAndYarnRopes) {
+  Json json = llama();
+  json["rope_scaling"] = {{"type", "linear"}, {"factor", 4.0}};
+  EXPECT_EQ(parse_model_spec(json.dump())->rotary[0].linear_factor, 4);
+  json["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}};
+  const RotarySpec yarn = parse_model_spec(json.dump())->rotary[0];
+  ASSERT_TRUE(yarn.yarn);
+  EXPECT_EQ(yarn.yarn->factor, 4);
+  EXPECT_EQ(yarn.yarn->original_max_position_embeddings, 2048);
+  EXPECT_NEAR(yarn.attention_factor, 1.138629, 1e-6);
+  json["rope_scaling"]["mscale"] = 0.7;
+  json["rope_scaling"]["mscale_all_dim"] = 0.7;
+  EXPECT_EQ(parse_model_spec(json.dump())->rotary[0].attention_factor, 1);
+  json["rope_scaling"]["attention_factor"] = 1.25;
+  EXPECT_EQ(parse_model_spec(json.dump())->rotary[0].attention_factor, 1.25);
+  json["rope_scaling"].erase("factor");
+  EXPECT_THAT(message(json), HasSubstr("rope_scaling: 'factor' is missing"));
 }
 
 TEST(ModelSpec, NamesTheMissingField) {
@@ -167,7 +186,6 @@ TEST(ModelSpec, RefusesWhatItWouldComputeWrongly) {
   EXPECT_THAT(message_with("hidden_act", "gelu"), HasSubstr("gelu"));
   EXPECT_THAT(message_with("quantization_config", {{"quant_method", "gptq"}}), HasSubstr("gptq"));
   EXPECT_THAT(message_with("quantization", {{"bits", 4}}), HasSubstr("MLX"));
-  EXPECT_THAT(message_with("mlp_bias", true), HasSubstr("mlp_bias"));
   EXPECT_THAT(message_with("num_local_experts", 8), HasSubstr("experts"));
   EXPECT_THAT(message(family("mixtral", "MixtralForCausalLM")), HasSubstr("MixtralForCausalLM"));
   EXPECT_THAT(message(family("qwen3", "Qwen3MoeForCausalLM")), HasSubstr("Qwen3MoeForCausalLM"));
@@ -176,27 +194,94 @@ TEST(ModelSpec, RefusesWhatItWouldComputeWrongly) {
   EXPECT_THAT(message(family("llama", "MistralForCausalLM")), HasSubstr("not supported"));
 }
 
-TEST(ModelSpec, CutsTheContextToASlidingWindow) {
+std::vector<std::int64_t> windows(const Json& json) {
+  std::vector<std::int64_t> result;
+  const Result<ModelSpec> spec = parse_model_spec(json.dump());
+  EXPECT_TRUE(spec) << spec.status().message();
+  if (!spec) return result;
+  for (const LayerSpec& layer : spec->layers) result.push_back(layer.attention.window);
+  return result;
+}
+
+TEST(ModelSpec, GivesLayersTheirWindows) {
   Json mistral = family("mistral", "MistralForCausalLM");
   mistral["sliding_window"] = nullptr;
-  EXPECT_EQ(message(mistral), "accepted");
-  mistral["sliding_window"] = 2048;
-  EXPECT_EQ(message(mistral), "accepted");
+  EXPECT_THAT(windows(mistral), ElementsAre(0, 0, 0));
+  mistral["sliding_window"] = 2048;  // no shorter than the context
+  EXPECT_THAT(windows(mistral), ElementsAre(0, 0, 0));
   mistral["sliding_window"] = 2047;
-  EXPECT_EQ(parse_model_spec(mistral.dump())->max_position_embeddings, 2047);
+  EXPECT_THAT(windows(mistral), ElementsAre(2047, 2047, 2047));
+  EXPECT_EQ(parse_model_spec(mistral.dump())->max_position_embeddings, 2048);
 
   Json qwen = family("qwen2", "Qwen2ForCausalLM");
   qwen["sliding_window"] = 512;
   qwen["use_sliding_window"] = false;
-  EXPECT_EQ(message(qwen), "accepted");
-  EXPECT_EQ(parse_model_spec(qwen.dump())->max_position_embeddings, 2048);
+  EXPECT_THAT(windows(qwen), ElementsAre(0, 0, 0));
   qwen["use_sliding_window"] = true;
-  EXPECT_EQ(parse_model_spec(qwen.dump())->max_position_embeddings, 512);
-  qwen["use_sliding_window"] = false;
+  EXPECT_THAT(windows(qwen),
+              ElementsAre(0, 0, 0));  // from layer 28 on, where the config says no more
+  qwen["max_window_layers"] = 1;
+  EXPECT_THAT(windows(qwen), ElementsAre(0, 512, 512));
   qwen["layer_types"] = {"full_attention", "sliding_attention", "full_attention"};
-  EXPECT_EQ(parse_model_spec(qwen.dump())->max_position_embeddings, 512);
+  EXPECT_THAT(windows(qwen), ElementsAre(0, 512, 0));
   qwen["sliding_window"] = nullptr;
   EXPECT_THAT(message(qwen), HasSubstr("sliding_window"));
+  qwen["layer_types"] = {"full_attention", "sliding_attention"};
+  EXPECT_THAT(message(qwen), HasSubstr("layer_types"));
+  qwen["layer_types"] = {"full_attention", "linear_attention", "full_attention"};
+  EXPECT_THAT(message(qwen), HasSubstr("linear_attention"));
+}
+
+TEST(ModelSpec, ReadsBothSpellingsOfEveryFamilyAlike) {
+  for (const auto& each : std::filesystem::directory_iterator("data/families")) {
+    SCOPED_TRACE(each.path());
+    const auto spec_of = [&](const char* file) {
+      std::ostringstream text;
+      text << std::ifstream(each.path() / file).rdbuf();
+      return parse_model_spec(text.str());
+    };
+    const Result<ModelSpec> v5 = spec_of("config.json");
+    const Result<ModelSpec> v4 = spec_of("config.v4.json");
+    ASSERT_TRUE(v5) << v5.status().message();
+    ASSERT_TRUE(v4) << v4.status().message();
+    EXPECT_EQ(v5->layers, v4->layers);
+    EXPECT_EQ(v5->rotary, v4->rotary);
+    EXPECT_EQ(v5->embedding_multiplier, v4->embedding_multiplier);
+    EXPECT_EQ(v5->logits_softcap, v4->logits_softcap);
+    EXPECT_EQ(v5->tie_word_embeddings, v4->tie_word_embeddings);
+    EXPECT_EQ(v5->rms_norm_eps, v4->rms_norm_eps);
+  }
+}
+
+TEST(ModelSpec, ReadsGemma3OfAMultimodalCheckpointThatLeavesOutDefaults) {
+  const Json json = {{"architectures", {"Gemma3ForConditionalGeneration"}},
+                     {"model_type", "gemma3"},
+                     {"torch_dtype", "bfloat16"},
+                     {"eos_token_id", {1, 106}},
+                     {"text_config",
+                      {{"model_type", "gemma3_text"},
+                       {"hidden_size", 2560},
+                       {"intermediate_size", 10240},
+                       {"num_hidden_layers", 34},
+                       {"sliding_window", 1024},
+                       {"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}}}}};
+  const Result<ModelSpec> spec = parse_model_spec(json.dump());
+  ASSERT_TRUE(spec) << spec.status().message();
+  EXPECT_EQ(spec->num_layers(), 34);
+  EXPECT_EQ(spec->attention().heads, 8);
+  EXPECT_EQ(spec->attention().kv_heads, 4);
+  EXPECT_EQ(spec->attention().head_dim, 256);
+  EXPECT_EQ(spec->vocab_size, 262208);
+  EXPECT_EQ(spec->max_position_embeddings, 131072);
+  EXPECT_TRUE(spec->tie_word_embeddings);
+  EXPECT_EQ(spec->layer(4).attention.window, 1024);
+  EXPECT_EQ(spec->layer(5).attention.window, 0);
+  EXPECT_EQ(spec->rotary[spec->layer(5).attention.rotary].linear_factor, 8);
+  EXPECT_EQ(spec->rotary[spec->layer(5).attention.rotary].theta, 1e6);
+  EXPECT_EQ(spec->rotary[spec->layer(4).attention.rotary].linear_factor, 1);
+  EXPECT_EQ(spec->rotary[spec->layer(4).attention.rotary].theta, 1e4);
+  EXPECT_EQ(spec->dtype, DType::bf16);
+  EXPECT_THAT(spec->eos_token_ids, ElementsAre(1, 106));
 }
 
 TEST(ModelSpec, GivesLlamaWithoutKvHeadsOnePerHead) {

@@ -27,7 +27,7 @@ struct Reduced {
 // rank writes its part where the part before the previous one was, without synchronisation.
 Reduced reduce(Group& group, const Shape& shape, const std::vector<float>& first,
                const std::vector<std::vector<std::vector<float>>>& parts,
-               const std::vector<std::byte>& weight, int launches, bool recorded) {
+               const std::vector<float>& weight, int launches, bool recorded) {
   const std::size_t steps = parts.size();
   const auto bytes = static_cast<std::size_t>(shape.rows * shape.width) * sizeof(float);
   const auto offset_of = [&](std::size_t i) { return i * ((bytes + 255) / 256 * 256); };
@@ -43,7 +43,7 @@ Reduced reduce(Group& group, const Shape& shape, const std::vector<float>& first
     };
     residuals[rank] = view(steps + 2, DType::f32);
     outs[rank] = view(steps + 3, shape.out);
-    const TensorView weights(base + offset_of(steps + 4), shape.weight, {shape.width});
+    const TensorView weights(base + offset_of(steps + 4), DType::f32, {shape.width});
     const TensorView rows(base + offset_of(steps + 5), DType::i32, {shape.rows});
     for (std::size_t step = 0; step < steps; ++step) {
       group.put(rank, view(step, DType::f32), parts[step][rank].data());
@@ -138,11 +138,9 @@ std::vector<float> CommunicatorTest::numbers(std::int64_t count) {
 }
 
 Shape CommunicatorTest::pick_shape(std::int64_t most_rows) {
-  constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f16, DType::i32};
+  constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f16};
   const std::int64_t widths[] = {pick(1, 700), 8 * pick(1, 200), 4096, 8192, 9000, 8 * 1100};
-  const DType weight = kTypes[pick(0, 3)];
-  const bool narrow = weight != DType::i32 && pick(0, 1) == 1;
-  return {pick(1, most_rows), widths[pick(0, 5)], weight, narrow ? weight : DType::f32,
+  return {pick(1, most_rows), widths[pick(0, 5)], pick(0, 3) > 0, kTypes[pick(0, 2)],
           pick(0, 3) > 0};
 }
 
@@ -150,7 +148,7 @@ void CommunicatorTest::expect_as_on_the_host(Group& gpus, Group& hosts, const Sh
                                              int steps, int launches, bool recorded,
                                              Agreement agreement) {
   SCOPED_TRACE(::testing::Message() << gpus.size() << " ranks, " << shape.rows << " x "
-                                    << shape.width << ", " << to_string(shape.weight) << " to "
+                                    << shape.width << (shape.norms ? ", normed to " : ", ")
                                     << to_string(shape.out) << (recorded ? ", recorded" : ""));
   std::vector<std::vector<std::vector<float>>> parts(static_cast<std::size_t>(steps));
   for (auto& step : parts) {
@@ -159,12 +157,8 @@ void CommunicatorTest::expect_as_on_the_host(Group& gpus, Group& hosts, const Sh
     }
   }
   const std::vector<float> first = numbers(shape.rows * shape.width);
-  std::vector<std::byte> weight;
-  if (shape.weight != DType::i32) {
-    const std::vector<float> values = numbers(shape.width);
-    weight.resize(values.size() * size_of(shape.weight));
-    convert(DType::f32, values.data(), shape.weight, weight.data(), shape.width);
-  }
+  std::vector<float> weight;
+  if (shape.norms) weight = numbers(shape.width);
   const Reduced got = reduce(gpus, shape, first, parts, weight, launches, recorded);
   const Reduced want = reduce(hosts, shape, first, parts, weight, launches, false);
   for (std::size_t rank = 0; rank < gpus.size(); ++rank) {

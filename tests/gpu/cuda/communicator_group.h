@@ -53,7 +53,7 @@ struct Group {
 struct Shape {
   std::int64_t rows;
   std::int64_t width;
-  DType weight;  // i32: no norm
+  bool norms;
   DType out;
   bool accumulate;
 };

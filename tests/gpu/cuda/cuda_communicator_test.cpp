@@ -36,12 +36,10 @@ TEST_F(CudaCommunicatorTest, AddsUpPromptsInTwoShots) {
   for (const std::int32_t size : {3, 4}) {
     Group gpus(true, size);
     Group hosts(false, size);
-    for (const Shape& shape : {Shape{500, 1024, DType::bf16, DType::bf16, true},
-                               Shape{401, 1001, DType::f32, DType::f32, true},
-                               Shape{65, 8192, DType::f16, DType::f16, false},
-                               Shape{40, 8196, DType::bf16, DType::bf16, true},
-                               Shape{10, 40'002, DType::f32, DType::f32, true},
-                               Shape{3, 200'000, DType::i32, DType::f32, true}}) {
+    for (const Shape& shape :
+         {Shape{500, 1024, true, DType::bf16, true}, Shape{401, 1001, true, DType::f32, true},
+          Shape{65, 8192, true, DType::f16, false}, Shape{40, 8196, true, DType::bf16, true},
+          Shape{10, 40'002, true, DType::f32, true}, Shape{3, 200'000, false, DType::f32, true}}) {
       expect_as_on_the_host(gpus, hosts, shape, 1, 1, false);
     }
   }

@@ -24,6 +24,8 @@ struct Shape {
   };
   std::vector<Sequence> sequences;
   std::int64_t out_gap = 2;  // elements between the rows of `out`
+  std::int32_t window = 0;
+  float softcap = 0;
 };
 
 std::string to_string(const Shape& shape) {
@@ -99,6 +101,7 @@ class PagedAttention : public OpsTest {
     plan.sequences = tables.sequences.data();
     plan.num_sequences = static_cast<std::int32_t>(tables.sequences.size());
     plan.num_rows = tables.rows;
+    plan.bounded = shape.window != 0 || shape.softcap != 0;
     return plan;
   }
 
@@ -116,6 +119,8 @@ class PagedAttention : public OpsTest {
     args.max_kv_len = tables.max_kv_len;
     args.scale = 1 / std::sqrt(static_cast<float>(shape.d));
     args.out = out.split_cols(heads);
+    args.window = shape.window;
+    args.softcap = shape.softcap;
     return args;
   }
 
@@ -158,7 +163,30 @@ TEST_F(PagedAttention, SplitsTheKeysOfALongDecode) {
   }
 }
 
-// Parts of a tile are merged in a cluster if it has all of them, otherwise through memory.
+TEST_F(PagedAttention, SeesNoKeyBeforeItsWindow) {
+  for (const DType dtype : kDtypes) {
+    for (const std::int32_t window : {1, 7, 16, 129}) {
+      check({dtype, 2, 3, 64, 16, {{1, 5}, {1, 200}, {60, 150}, {40, 40}}, 2, window});
+      check({dtype, 1, 2, 24, 7, {{1, 1500}, {3, 400}}, 2, window});
+      check({dtype, 8, 2, 128, 16, {{1, 3000}, {70, 200}, {1, 90}}, 2, window});
+    }
+    check({dtype, 8, 2, 128, 16, {{150, 400}, {64, 64}, {200, 200}, {1, 800}, {90, 300}}, 0, 50});
+    check({dtype, 4, 2, 256, 16, {{150, 400}, {64, 64}, {200, 200}, {1, 800}, {90, 300}}, 0, 100});
+    check({dtype, 1, 1, 32, 16, {{1, 1500}, {20, 1400}}, 2, 1100});
+  }
+}
+
+TEST_F(PagedAttention, CapsItsScores) {
+  for (const DType dtype : kDtypes) {
+    check({dtype, 2, 2, 64, 16, {{1, 300}, {33, 70}}, 2, 0, 2});
+    check({dtype, 2, 2, 24, 16, {{1, 900}, {33, 70}}, 2, 50, 0.5F});
+    check({dtype, 4, 2, 256, 16, {{150, 400}, {64, 64}, {200, 200}, {1, 800}, {90, 300}}, 0, 0, 2});
+    check(
+        {dtype, 8, 2, 128, 16, {{150, 400}, {64, 64}, {200, 200}, {1, 800}, {90, 300}}, 0, 70, 1});
+  }
+}
+
+// Parts of a tile are merged in a cluster where it has all of them, else through memory.
 TEST_F(PagedAttention, MergesPartsOfContextsOfAnyLength) {
   const bool all = device_->info().is_cuda;  // a host device has few parts, whatever the length
   const std::vector<std::int64_t> head_sizes =

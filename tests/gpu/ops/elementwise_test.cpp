@@ -48,6 +48,24 @@ TEST_F(Elementwise, EmbedOfAPartOfTheVocabularyIsZeroForTheOthers) {
   }
 }
 
+TEST_F(Elementwise, EmbedMultipliesByItsScale) {
+  for (const DType dtype : kDtypes) {
+    const TestTensor table = tensor(dtype, {97, 48});
+    const auto ids = array(indices(11, 97));
+    const TestTensor out = tensor(DType::f32, {11, 48});
+    const auto args = [&](const TestTensor& from, const auto& view, const std::int32_t* which) {
+      EmbedArgs result{view(from), which, view(out)};
+      result.scale = 6.9282F;
+      return result;
+    };
+    const auto host = [](const TestTensor& tensor) { return tensor.host(); };
+    const auto on_device = [](const TestTensor& tensor) { return tensor.on_device(); };
+    reference::embed(args(table, host, ids.host()));
+    stream_->embed(args(table, on_device, ids.on_device()));
+    expect_same(out, "scaled", {0, 1e-6F});
+  }
+}
+
 TEST_F(Elementwise, RmsNormMatchesTheTwinForRowsAndForHeads) {
   for (int round = 0; round < 40; ++round) {
     const DType dtype = kDtypes[round % 3];
@@ -58,7 +76,7 @@ TEST_F(Elementwise, RmsNormMatchesTheTwinForRowsAndForHeads) {
     const bool per_head = pick(0, 1) == 1;
     const std::int64_t heads = per_head ? pick(1, 5) : 1;
     const TestTensor x = tensor(x_dtype, {t, heads * n}, 2, pick(0, 1) * (round % 2 == 0 ? 7 : 8));
-    const TestTensor weight = tensor(dtype, {n});
+    const TestTensor weight = tensor(DType::f32, {n});
     const TestTensor out = tensor(out_dtype, {t, heads * n});
     const auto view = [&](const TensorView& v) { return per_head ? v.split_cols(heads) : v; };
     reference::rms_norm({view(x.host()), weight.host(), 1e-5F, view(out.host())});
@@ -69,11 +87,77 @@ TEST_F(Elementwise, RmsNormMatchesTheTwinForRowsAndForHeads) {
 
 TEST_F(Elementwise, RmsNormWorksInPlace) {
   const TestTensor x = tensor(DType::bf16, {9, 3 * 50});
-  const TestTensor weight = tensor(DType::bf16, {50});
+  const TestTensor weight = tensor(DType::f32, {50});
   reference::rms_norm({x.host().split_cols(3), weight.host(), 1e-6F, x.host().split_cols(3)});
   stream_->rms_norm(
       {x.on_device().split_cols(3), weight.on_device(), 1e-6F, x.on_device().split_cols(3)});
   expect_same(x, "in place");
+}
+
+TEST_F(Elementwise, AddNormAddsASumOrItsNormAndNormsTheResidualOrCopiesIt) {
+  for (int round = 0; round < 48; ++round) {
+    const std::int64_t t = pick(0, 40);
+    const std::int64_t n = width(round / 3, 300);
+    const std::int64_t gap = round % 2 == 0 ? 7 : 8;
+    const TestTensor sum = tensor(DType::f32, {t, n}, 2, gap);
+    const TestTensor residual = tensor(DType::f32, {t, n}, 2);
+    const TestTensor sum_weight = tensor(DType::f32, {n});
+    const TestTensor weight = tensor(DType::f32, {n});
+    const TestTensor out = tensor(kDtypes[round % 3], {t, n}, 1, gap);
+    const bool adds = pick(0, 3) > 0;
+    const bool norms_sum = pick(0, 1) == 1;
+    const bool norms = pick(0, 1) == 1;
+    const bool wants_out = pick(0, 3) > 0;
+    const auto args = [&](const auto& view) {
+      AddNormArgs result{};
+      if (adds) result.sum = view(sum);
+      if (norms_sum) result.sum_weight = view(sum_weight);
+      result.residual = view(residual);
+      if (norms) result.weight = view(weight);
+      result.eps = 1e-5F;
+      if (wants_out) result.out = view(out);
+      return result;
+    };
+    reference::add_norm(args([](const TestTensor& tensor) { return tensor.host(); }));
+    stream_->add_norm(args([](const TestTensor& tensor) { return tensor.on_device(); }));
+    const std::string what =
+        fmt::format("T {} n {} adds {} norms the sum {} norms {}", t, n, adds, norms_sum, norms);
+    expect_same(residual, what);
+    expect_same(out, what);
+  }
+}
+
+TEST_F(Elementwise, RopeAppendRotatesAPartOfAHeadOrNeighboursOrNothing) {
+  for (int round = 0; round < 36; ++round) {
+    const DType dtype = kDtypes[round % 3];
+    const std::int64_t t = pick(1, 20);
+    const std::int64_t heads = 2 * pick(1, 3);
+    const std::int64_t d = round % 2 == 0 ? 128 : 2 * pick(2, 40);
+    const bool rotates = round % 6 != 5;
+    const std::int64_t pairs = round % 4 < 2 ? pick(1, d / 2) : d / 2;
+    const TestTensor qkv = tensor(dtype, {t, (heads + 4) * d});
+    const TestTensor cos_sin = tensor(DType::f32, {64, 2, pairs});
+    const TestTensor cache = tensor(dtype, {t, 4 * 3 * d});
+    const auto positions = array(indices(t, 64));
+    std::vector<std::int32_t> slots(static_cast<std::size_t>(t));
+    for (std::size_t i = 0; i < slots.size(); ++i) slots[i] = static_cast<std::int32_t>(3 * i + 1);
+    const auto slot_array = array(slots);
+    const bool interleaved = pick(0, 1) == 1;
+    const auto args = [&](const TensorView& all, const TensorView& table, const TensorView& pages,
+                          const std::int32_t* at, const std::int32_t* where) {
+      RopeAppendArgs result = append_of(all, heads, 2, rotates ? table : TensorView(), at, where,
+                                        {pages.data, pages.stride[0], 3});
+      result.interleaved = interleaved;
+      return result;
+    };
+    reference::rope_append(
+        args(qkv.host(), cos_sin.host(), cache.host(), positions.host(), slot_array.host()));
+    stream_->rope_append(args(qkv.on_device(), cos_sin.on_device(), cache.on_device(),
+                              positions.on_device(), slot_array.on_device()));
+    const std::string what = fmt::format("d {} pairs {} interleaved {}", d, pairs, interleaved);
+    expect_same(qkv, what);
+    expect_same(cache, what);
+  }
 }
 
 TEST_F(Elementwise, RopeAppendTurnsAFusedProjectionAndWritesItsKeysAndValues) {
@@ -130,9 +214,19 @@ TEST_F(Elementwise, SwigluMatchesTheTwin) {
     const TestTensor gate_up =
         tensor(dtype, {t, 2 * ffn}, 8, pick(0, 1) * (round % 2 == 0 ? 3 : 8));
     const TestTensor out = tensor(dtype, {t, ffn});
-    reference::swiglu({gate_up.host(), out.host()});
-    stream_->swiglu({gate_up.on_device(), out.on_device()});
-    expect_same(out, fmt::format("T {} ffn {}", t, ffn));
+    const Activation activation = pick(0, 1) == 0 ? Activation::silu : Activation::gelu_tanh;
+    reference::swiglu({gate_up.host(), out.host(), activation});
+    stream_->swiglu({gate_up.on_device(), out.on_device(), activation});
+    expect_same(out, fmt::format("T {} ffn {} {}", t, ffn, to_string(activation)));
+  }
+}
+
+TEST_F(Elementwise, ScaleLogitsMultipliesAndCaps) {
+  for (const auto& [multiplier, softcap] : {std::pair(0.625F, 0.0F), {1.0F, 30.0F}, {2.0F, 5.0F}}) {
+    const TestTensor logits = tensor(DType::f32, {7, 1003}, 40, 5);
+    reference::scale_logits({logits.host(), multiplier, softcap});
+    stream_->scale_logits({logits.on_device(), multiplier, softcap});
+    expect_same(logits, fmt::format("times {}, capped at {}", multiplier, softcap));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <numeric>
 #include <set>
 #include <vector>
@@ -88,7 +89,7 @@ void embed(const EmbedArgs& args) {
     for (std::int64_t i = 0; i < args.out.cols(); ++i) {
       const std::int64_t row = args.ids[t] - args.first_id;
       const bool is_here = row >= 0 && row < args.table.rows();
-      put(args.out, is_here ? at(args.table, row, i) : 0.0F, t, i);
+      put(args.out, is_here ? at(args.table, row, i) * args.scale : 0.0F, t, i);
     }
   }
 }
@@ -105,6 +106,31 @@ void rms_norm(const RmsNormArgs& args) {
       for (std::int64_t i = 0; i < n; ++i) {
         put(args.out, at(args.x, t, i_of(i), i) * factor * at(args.weight, i), t, i_of(i), i);
       }
+    }
+  }
+}
+
+void add_norm(const AddNormArgs& args) {
+  const auto width = static_cast<float>(args.residual.cols());
+  const auto factor_of = [&](const TensorView& x, std::int64_t t) {
+    float squares = 0;
+    for (const float value : row_at(x, t)) squares += value * value;
+    return 1.0F / std::sqrt(squares / width + args.eps);
+  };
+  for (std::int64_t t = 0; t < args.residual.rows(); ++t) {
+    if (args.sum.rank != 0) {
+      const bool norms = args.sum_weight.rank != 0;
+      const float factor = norms ? factor_of(args.sum, t) : 1.0F;
+      for (std::int64_t i = 0; i < args.residual.cols(); ++i) {
+        const float weight = norms ? at(args.sum_weight, i) : 1.0F;
+        put(args.residual, at(args.residual, t, i) + at(args.sum, t, i) * factor * weight, t, i);
+      }
+    }
+    if (args.out.rank == 0) continue;
+    const bool norms = args.weight.rank != 0;
+    const float factor = norms ? factor_of(args.residual, t) : 1.0F;
+    for (std::int64_t i = 0; i < args.residual.cols(); ++i) {
+      put(args.out, at(args.residual, t, i) * factor * (norms ? at(args.weight, i) : 1.0F), t, i);
     }
   }
 }
@@ -133,19 +159,23 @@ void rope_append(const RopeAppendArgs& args) {
   const std::int64_t heads = args.k.dim[1];
   const std::int64_t d = args.k.cols();
   for (std::int64_t t = 0; t < args.k.rows(); ++t) {
-    // Calls to(value, i) with each rotated value of a pair and its index.
-    const auto turn = [&](const TensorView& x, std::int64_t h, auto&& to) {
-      for (std::int64_t i = 0; i < d / 2; ++i) {
+    // to(value, i): the place of one of the two rotated values of a pair.
+    const std::int64_t pairs = args.cos_sin.rank == 0 ? 0 : args.cos_sin.cols();
+    const auto rotate = [&](const TensorView& x, std::int64_t h, auto&& to) {
+      for (std::int64_t i = 0; i < pairs; ++i) {
+        const std::int64_t first = args.interleaved ? 2 * i : i;
+        const std::int64_t second = args.interleaved ? 2 * i + 1 : i + pairs;
         const float cos = at(args.cos_sin, args.positions[t], 0, i);
         const float sin = at(args.cos_sin, args.positions[t], 1, i);
-        const float a = at(x, t, h, i);
-        const float b = at(x, t, h, i + d / 2);
-        to(a * cos - b * sin, i);
-        to(b * cos + a * sin, i + d / 2);
+        const float a = at(x, t, h, first);
+        const float b = at(x, t, h, second);
+        to(a * cos - b * sin, first);
+        to(b * cos + a * sin, second);
       }
+      for (std::int64_t i = 2 * pairs; i < d; ++i) to(at(x, t, h, i), i);
     };
     for (std::int64_t h = 0; h < args.q.dim[1]; ++h) {
-      turn(args.q, h, [&](float value, std::int64_t i) { put(args.q, value, t, h, i); });
+      rotate(args.q, h, [&](float value, std::int64_t i) { put(args.q, value, t, h, i); });
     }
     if (args.slots[t] < 0) continue;
     const std::int64_t page = args.slots[t] / args.cache.page_tokens;
@@ -153,7 +183,7 @@ void rope_append(const RopeAppendArgs& args) {
     const TensorView keys = page_of(args.cache, args.k.dtype, page, 0, heads, d);
     const TensorView values = page_of(args.cache, args.k.dtype, page, 1, heads, d);
     for (std::int64_t h = 0; h < heads; ++h) {
-      turn(args.k, h, [&](float value, std::int64_t i) { put(keys, value, h, offset, i); });
+      rotate(args.k, h, [&](float value, std::int64_t i) { put(keys, value, h, offset, i); });
       for (std::int64_t i = 0; i < d; ++i) put(values, at(args.v, t, h, i), h, offset, i);
     }
   }
@@ -180,7 +210,10 @@ void attention(const AttentionArgs& args) {
         const std::vector<float> q = row_at(args.q, t, h);
         std::vector<float> weights(static_cast<std::size_t>(keys));
         for (std::int64_t key = 0; key < keys; ++key) {
-          weights[static_cast<std::size_t>(key)] = dot(q, row_of_key(key, 0, h)) * args.scale;
+          float score = dot(q, row_of_key(key, 0, h)) * args.scale;
+          if (args.softcap > 0) score = args.softcap * std::tanh(score / args.softcap);
+          if (args.window > 0 && keys - 1 - key >= args.window) score = -INFINITY;
+          weights[static_cast<std::size_t>(key)] = score;
         }
         const float max = *std::max_element(weights.begin(), weights.end());
         float sum = 0;
@@ -204,7 +237,23 @@ void swiglu(const SwigluArgs& args) {
   for (std::int64_t t = 0; t < args.out.rows(); ++t) {
     for (std::int64_t i = 0; i < ffn; ++i) {
       const float gate = at(args.gate_up, t, i);
-      put(args.out, gate / (1 + std::exp(-gate)) * at(args.gate_up, t, ffn + i), t, i);
+      float activated = gate / (1 + std::exp(-gate));
+      if (args.activation == Activation::gelu_tanh) {
+        const double x = gate;
+        const double inner = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+        activated = static_cast<float>(0.5 * x * (1 + std::tanh(inner)));
+      }
+      put(args.out, activated * at(args.gate_up, t, ffn + i), t, i);
+    }
+  }
+}
+
+void scale_logits(const ScaleLogitsArgs& args) {
+  for (std::int64_t t = 0; t < args.logits.rows(); ++t) {
+    for (std::int64_t i = 0; i < args.logits.cols(); ++i) {
+      const float logit = at(args.logits, t, i) * args.multiplier;
+      const float cap = args.softcap;
+      put(args.logits, cap == 0 ? logit : cap * std::tanh(logit / cap), t, i);
     }
   }
 }

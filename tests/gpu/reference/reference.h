@@ -8,11 +8,13 @@ namespace tandem::reference {
 
 void embed(const EmbedArgs& args);
 void rms_norm(const RmsNormArgs& args);
+void add_norm(const AddNormArgs& args);
 void gemm(const GemmArgs& args);
 void resolve_tokens(const ResolveTokensArgs& args);
 void rope_append(const RopeAppendArgs& args);
 void attention(const AttentionArgs& args);
 void swiglu(const SwigluArgs& args);
+void scale_logits(const ScaleLogitsArgs& args);
 void gather_rows(const GatherRowsArgs& args);
 void lora(const LoraArgs& args);
 void offer(const OfferArgs& args);

@@ -6,7 +6,7 @@
 
 #include "gpu/cuda/base/async_copy.cuh"
 #include "gpu/cuda/base/element.cuh"
-#include "gpu/cuda/elementwise/silu.cuh"
+#include "gpu/cuda/elementwise/activation.cuh"
 #include "gpu/cuda/gemm/warpgroup/warpgroup.cuh"
 #include "gpu/cuda/gemm/warpgroup/warpgroup_share.cuh"
 

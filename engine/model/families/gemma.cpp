@@ -1,0 +1,78 @@
+// Gemma 2 (Gemma Team 2024) and Gemma 3 (Gemma Team 2025), text: norms by 1 + weight before and
+// behind each block, GELU, an embedding multiplied by sqrt(hidden size), and layers with a window
+// between layers without one. Gemma 2 caps scores and logits; Gemma 3 norms queries and keys, and
+// its layers with a window rotate by another table.
+#include <cmath>
+
+#include "engine/model/families/decoder.h"
+#include "engine/model/families/families.h"
+
+namespace tandem {
+namespace {
+
+DecoderShape defaults() {
+  DecoderShape shape = DecoderFields::no_defaults();
+  shape.rms_norm_eps = 1e-6;
+  shape.activation = Activation::gelu_tanh;
+  shape.head_dim = 256;
+  return shape;
+}
+
+ModelSpec read_gemma(CheckpointConfig& config, DecoderShape shape, QkNorm qk_norm) {
+  shape.qkv_bias = shape.o_bias = config.flag("attention_bias", false);
+  shape.qk_norm = qk_norm;
+  ModelSpec spec = decoder_of(shape);
+  spec.norm_adds_one = true;
+  spec.tie_word_embeddings = true;
+  spec.embedding_multiplier = std::sqrt(static_cast<double>(shape.hidden_size));
+  spec.logits_softcap = config.maybe_number("final_logit_softcapping", 0, 1e6).value_or(0);
+  spec.names.mlp_norm = "pre_feedforward_layernorm";
+  const double scalar = config.maybe_number("query_pre_attn_scalar", 0, 1e6).value_or(256);
+  const double softcap = config.maybe_number("attn_logit_softcapping", 0, 1e6).value_or(0);
+  for (LayerSpec& layer : spec.layers) {
+    layer.norms = NormPlace::around;
+    layer.attention.scale = 1 / std::sqrt(scalar);
+    layer.attention.softcap = softcap;
+  }
+  if (config.flag("use_bidirectional_attention", false)) {
+    config.fail(invalid("'use_bidirectional_attention' is not supported"));
+  }
+  return spec;
+}
+
+}  // namespace
+
+ModelSpec read_gemma2(CheckpointConfig& config) {
+  const DecoderShape shape = read_decoder(config, {.defaults = defaults()});
+  ModelSpec spec = read_gemma(config, shape, QkNorm::none);
+  read_windows(
+      config, [](std::int64_t layer) { return layer % 2 == 0; }, spec);
+  return spec;
+}
+
+ModelSpec read_gemma3(CheckpointConfig& config) {
+  // The configs of multimodal checkpoints leave out all that is as in the smallest of them.
+  DecoderShape fallback = defaults();
+  fallback.num_heads = 8;
+  fallback.num_kv_heads = 4;
+  fallback.num_layers = 26;
+  fallback.hidden_size = 2304;
+  fallback.ffn_size = 9216;
+  fallback.vocab_size = 262208;
+  fallback.max_position_embeddings = 131072;
+  fallback.rotary.theta = 1e6;
+  const DecoderShape shape = read_decoder(config, {.defaults = fallback});
+  ModelSpec spec = read_gemma(config, shape, QkNorm::head);
+  const std::int64_t pattern = config.maybe_integer("sliding_window_pattern", 1, 4096).value_or(6);
+  read_windows(
+      config, [&](std::int64_t layer) { return (layer + 1) % pattern != 0; }, spec);
+  RotaryFields local = rotary_fields_of(shape);
+  local.layer_type = "sliding_attention";
+  local.theta_name = "rope_local_base_freq";
+  local.scaled = false;
+  spec.rotary.push_back(read_rotary(config, local));
+  rotate_windowed_layers_by(1, spec);
+  return spec;
+}
+
+}  // namespace tandem

@@ -1,0 +1,24 @@
+// Granite 3, dense (Granite Team 2024): Llama with multipliers of embedding, scores, blocks and
+// logits.
+#include "engine/model/families/decoder.h"
+#include "engine/model/families/families.h"
+
+namespace tandem {
+
+ModelSpec read_granite(CheckpointConfig& config) {
+  constexpr double kMost = 1e6;
+  DecoderShape shape = read_decoder(config, {.needs_kv_heads = false});
+  shape.qkv_bias = shape.o_bias = config.flag("attention_bias", false);
+  ModelSpec spec = decoder_of(shape);
+  spec.embedding_multiplier = config.maybe_number("embedding_multiplier", 0, kMost).value_or(1);
+  spec.logits_multiplier = 1 / config.maybe_number("logits_scaling", 0, kMost).value_or(1);
+  const double residual = config.maybe_number("residual_multiplier", 0, kMost).value_or(1);
+  const double scores = config.maybe_number("attention_multiplier", 0, kMost).value_or(1);
+  for (LayerSpec& layer : spec.layers) {
+    layer.residual_multiplier = residual;
+    layer.attention.scale = scores;
+  }
+  return spec;
+}
+
+}  // namespace tandem

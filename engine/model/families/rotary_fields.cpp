@@ -1,0 +1,120 @@
+#include "engine/model/families/rotary_fields.h"
+
+#include <cmath>
+#include <optional>
+#include <string>
+
+namespace tandem {
+namespace {
+
+constexpr double kMaxTheta = 1e15;
+constexpr double kMaxFactor = 1e6;
+constexpr double kMaxPositions = 1 << 28;
+
+void read_llama3(CheckpointConfig& fields, RotarySpec& rotary) {
+  RotarySpec::Llama3Scaling scaling;
+  scaling.factor = fields.number("factor", 0, kMaxFactor);
+  scaling.low_freq_factor = fields.number("low_freq_factor", 0, kMaxFactor);
+  scaling.high_freq_factor = fields.number("high_freq_factor", 0, kMaxFactor);
+  scaling.original_max_position_embeddings =
+      fields.number("original_max_position_embeddings", 0, kMaxPositions);
+  if (fields.status().ok() && scaling.high_freq_factor <= scaling.low_freq_factor) {
+    fields.fail(invalid("'high_freq_factor' {} must be above 'low_freq_factor' {}",
+                        scaling.high_freq_factor, scaling.low_freq_factor));
+  }
+  rotary.llama3 = scaling;
+}
+
+// YaRN's correction of the attention's temperature (Peng et al. 2023, section 3.4).
+double yarn_attention_factor(double factor, double mscale) {
+  return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1;
+}
+
+void read_yarn(CheckpointConfig& fields, std::int64_t max_positions, RotarySpec& rotary) {
+  RotarySpec::YarnScaling scaling;
+  scaling.factor = fields.number("factor", 0, kMaxFactor);
+  scaling.beta_fast = fields.maybe_number("beta_fast", 0, kMaxFactor).value_or(32);
+  scaling.beta_slow = fields.maybe_number("beta_slow", 0, kMaxFactor).value_or(1);
+  scaling.original_max_position_embeddings =
+      fields.maybe_number("original_max_position_embeddings", 0, kMaxPositions)
+          .value_or(static_cast<double>(max_positions));
+  scaling.truncate = fields.flag("truncate", true);
+  const auto attention_factor = fields.maybe_number("attention_factor", 0, kMaxFactor);
+  const auto mscale = fields.maybe_number("mscale", 0, kMaxFactor);
+  const auto all_dims = fields.maybe_number("mscale_all_dim", 0, kMaxFactor);
+  if (attention_factor) {
+    rotary.attention_factor = *attention_factor;
+  } else if (mscale && all_dims) {
+    rotary.attention_factor = yarn_attention_factor(scaling.factor, *mscale) /
+                              yarn_attention_factor(scaling.factor, *all_dims);
+  } else {
+    rotary.attention_factor = yarn_attention_factor(scaling.factor, 1);
+  }
+  rotary.yarn = scaling;
+}
+
+// `object`: rope_parameters or rope_scaling, or what they say of one kind of layers.
+Status read_object(const Json& object, const RotaryFields& defaults, RotarySpec& rotary,
+                   std::optional<double>& partial) {
+  if (!object.is_object()) return invalid("must be an object");
+  CheckpointConfig fields(object);
+  const auto theta = fields.maybe_number("rope_theta", 0, kMaxTheta);
+  if (theta) rotary.theta = *theta;
+  if (const auto own = fields.maybe_number("partial_rotary_factor", 0, 1)) partial = own;
+  std::string type = fields.text("rope_type");
+  if (type.empty()) type = fields.text("type");  // the name before transformers 4.43
+  TANDEM_TRY(fields.status());
+  if (type.empty() && !theta && !object.empty()) return invalid("'rope_type' is missing");
+  if (type == "linear") {
+    rotary.linear_factor = fields.number("factor", 0, kMaxFactor);
+  } else if (type == "llama3") {
+    read_llama3(fields, rotary);
+  } else if (type == "yarn") {
+    read_yarn(fields, defaults.max_positions, rotary);
+  } else if (!type.empty() && type != "default") {
+    return invalid("rope type '{}' is not supported; 'default', 'linear', 'llama3' and 'yarn' are",
+                   type);
+  }
+  return fields.status();
+}
+
+}  // namespace
+
+RotarySpec read_rotary(CheckpointConfig& config, const RotaryFields& fields) {
+  RotarySpec rotary;
+  rotary.theta = config.maybe_number(fields.theta_name, 0, kMaxTheta).value_or(fields.theta);
+  auto partial = config.maybe_number("partial_rotary_factor", 0, 1);
+  const Json* object = config.find("rope_parameters");
+  const Json* const scaling = config.find("rope_scaling");
+  if (object != nullptr && scaling != nullptr && *object != *scaling) {
+    config.fail(invalid("'rope_parameters' and 'rope_scaling' contradict each other; keep one"));
+  }
+  std::string_view name = "rope_parameters";
+  if (object == nullptr && fields.scaled) {
+    object = scaling;
+    name = "rope_scaling";
+  }
+  if (object != nullptr && object->is_object() && object->contains(fields.layer_type) &&
+      (*object)[fields.layer_type].is_object()) {
+    object = &(*object)[fields.layer_type];
+  }
+  if (object != nullptr && config.status().ok()) {
+    const Status status = read_object(*object, fields, rotary, partial);
+    if (!status.ok()) config.fail(status.with_context(name));
+  }
+  const double share = partial.value_or(fields.partial.value_or(1));
+  if (share < 1 && !fields.partial) {
+    config.fail(invalid("'partial_rotary_factor' {} is not supported for this family", share));
+  } else if (share < 1) {
+    rotary.rotated = static_cast<std::int64_t>(static_cast<double>(fields.head_dim) * share);
+    if (rotary.rotated < 2 || rotary.rotated % 2 != 0) {
+      config.fail(
+          invalid("'partial_rotary_factor' {} rotates {} elements of a head of {}; an even "
+                  "number above 0 is needed",
+                  share, rotary.rotated, fields.head_dim));
+    }
+  }
+  return rotary;
+}
+
+}  // namespace tandem

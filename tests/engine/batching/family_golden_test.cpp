@@ -1,0 +1,93 @@
+// Every family of models against transformers + PEFT, through the whole engine, in float32: greedy
+// tokens and their log probabilities, of the base and of its adapters. Folders come from
+// data/families, and from $TANDEM_FAMILIES, if it is set.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <vector>
+
+#include "engine/model/families/registry.h"
+#include "tests/support/golden.h"
+#include "tests/support/sanitized.h"
+#include "tests/support/test_engine.h"
+
+namespace tandem::test {
+namespace {
+
+constexpr float kTolerance = 2e-3F;
+// Where the two best tokens are nearer, another order of additions may choose the other one.
+constexpr float kNearTie = 10 * kTolerance;
+
+std::vector<GoldenModel> family_models() {
+  std::vector<std::filesystem::path> roots = {"data/families"};
+  if (const char* const more = std::getenv("TANDEM_FAMILIES")) roots.emplace_back(more);
+  std::vector<GoldenModel> models;
+  for (const std::filesystem::path& root : roots) {
+    for (const auto& each : std::filesystem::directory_iterator(root)) {
+      const std::filesystem::path golden = each.path() / "golden_tiny.json";
+      if (!std::filesystem::exists(golden)) continue;
+      const std::string place = root == roots.front() ? "" : "all_";
+      models.push_back({place + each.path().filename().string(), each.path(), golden});
+    }
+  }
+  std::ranges::sort(models, {}, &GoldenModel::name);
+  return models;
+}
+
+// As many tokens as there are before the first near-tie, one at least.
+std::size_t certain_tokens(const GoldenCase& golden) {
+  const auto tie = std::ranges::find_if(golden.margins, [](float m) { return m < kNearTie; });
+  return std::max<std::size_t>(1, static_cast<std::size_t>(tie - golden.margins.begin()));
+}
+
+void expect_golden(const Collected& got, const GoldenCase& golden) {
+  ASSERT_EQ(got.tokens.size(), golden.output.size()) << golden.name();
+  const std::size_t certain = certain_tokens(golden);
+  for (std::size_t i = 0; i < certain; ++i) {
+    ASSERT_EQ(got.tokens[i], golden.output[i]) << golden.name() << ", output token " << i;
+    ASSERT_NEAR(got.logprobs[i].logprob, golden.logprobs[i], kTolerance)
+        << golden.name() << ", output token " << i;
+  }
+}
+
+class FamilyGolden : public ::testing::TestWithParam<GoldenModel> {
+ protected:
+  // All cases at once, so that rows of several adapters and windows share steps.
+  void run_all(const EngineOptions& options) {
+    auto engine = TestEngine::load(GetParam().dir, DType::f32, options);
+    const std::vector<GoldenCase> cases = read_golden(GetParam().golden);
+    std::vector<std::unique_ptr<Generation>> running;
+    for (const GoldenCase& golden : cases) {
+      GenerationRequest request =
+          greedy(golden.prompt, static_cast<std::int32_t>(golden.output.size()), golden.adapter);
+      request.skip_special_tokens = false;
+      request.num_logprobs = 0;
+      running.push_back(engine->engine->submit(request).value());
+    }
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      expect_golden(collect(*running[i])[0], cases[i]);
+    }
+  }
+};
+
+TEST_P(FamilyGolden, AgreesWithTransformersInMixedBatches) {
+  run_all(small_engine_options());
+}
+
+TEST_P(FamilyGolden, AgreesWithPromptsInChunksOfSevenAndSmallPages) {
+  if (sanitized()) GTEST_SKIP() << "one pass over each family is enough here";
+  EngineOptions options = small_engine_options();
+  options.max_prefill_chunk = 7;
+  options.page_tokens = 4;
+  run_all(options);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, FamilyGolden, ::testing::ValuesIn(family_models()),
+                         [](const auto& param) { return param.param.name; });
+
+}  // namespace
+}  // namespace tandem::test
