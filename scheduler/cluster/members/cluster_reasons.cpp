@@ -19,7 +19,8 @@ RouteReasons Cluster::reasons(const Wanted& wanted, EngineIndex chosen, bool oth
   RouteRequest request = route_request(wanted, model, now);
   request.prefixes = prefixes_.find(wanted.prompt);
   RouteReasons reasons{.tier = request.hold_on(chosen).tier,
-                       .estimate = policy_->explain(request, views_[chosen.index()], chosen)};
+                       .estimate = policy_->explain(request, views_[chosen.index()], chosen),
+                       .next = {}};
   for (std::size_t i = 0; others && reasons.estimate && i < views_.size(); ++i) {
     const EngineIndex engine(static_cast<std::int32_t>(i));
     if (engine == chosen || !views_[i].accepts || !wanted.allows(i)) continue;

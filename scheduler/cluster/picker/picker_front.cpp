@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-json state_json(const PickerHost& host) {
+HttpResponse stats_answer(const PickerHost& host) {
   json state;
   host.look([&](const Picker& picker) {
     const TimePoint at = std::chrono::steady_clock::now();
@@ -41,7 +41,9 @@ json state_json(const PickerHost& host) {
              {"running", picker.running()},
              {"engines", std::move(engines)}};
   });
-  return state;
+  HttpResponse response;
+  response.body = state.dump(-1, ' ', false, json::error_handler_t::replace);
+  return response;
 }
 
 }  // namespace
@@ -50,6 +52,7 @@ PickerFront::PickerFront(PickerHost& host, bool metrics_without_key)
     : RestService(
           {.api_key = host.options().api_key,
            .metrics_without_key = metrics_without_key,
+           .cors_origins = {},
            .no_such_path =
                "There are /health, /ready, /metrics and /v1/stats; requests go to Envoy"},
           {{.method = "GET",
@@ -68,9 +71,7 @@ PickerFront::PickerFront(PickerHost& host, bool metrics_without_key)
             .path = "/metrics",
             .call = [&host](const HttpRequest&) { return metrics_answer(host.metrics().text()); }},
            {.method = "GET", .path = "/v1/stats", .call = [&host](const HttpRequest&) {
-              HttpResponse response;
-              response.body = state_json(host).dump(-1, ' ', false, json::error_handler_t::replace);
-              return response;
+              return stats_answer(host);
             }}}) {}
 
 }  // namespace tandem

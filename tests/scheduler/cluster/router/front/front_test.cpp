@@ -84,7 +84,9 @@ TEST_F(RouterTest, ShowsADashboardWhereRequestsWentAndWhy) {
 TEST_F(RouterTest, TellsBrowsersWhoMayCall) {
   options_.cors_origins = {"https://chat.example.org"};
   options_.api_key = "secret";
-  server_ = RouterServer::create(options_, std::make_unique<ToldEngines>()).value();
+  server_ =
+      RouterServer::create(options_, std::make_unique<FixedEngines>(std::vector<HttpAddress>()))
+          .value();
   ASSERT_TRUE(server_->start());
   const std::string page = "Origin: https://chat.example.org\r\n";
   TestCall client(port(), "OPTIONS", "/v1/completions", {},
@@ -95,7 +97,8 @@ TEST_F(RouterTest, TellsBrowsersWhoMayCall) {
   EXPECT_EQ(get(port(), "/health", page).headers.at("access-control-allow-origin"),
             "https://chat.example.org");
   options_.cors_origins = {"chat.example.org"};
-  const auto refused = RouterServer::create(options_, std::make_unique<ToldEngines>());
+  const auto refused =
+      RouterServer::create(options_, std::make_unique<FixedEngines>(std::vector<HttpAddress>()));
   EXPECT_NE(refused.status().message().find("cors_origins"), std::string::npos);
 }
 
