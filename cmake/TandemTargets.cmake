@@ -132,12 +132,12 @@ function(tandem_library name)
   add_library(tandem::${name} ALIAS tandem_${name})
 endfunction()
 
-# tandem_program(NAME SRCS main.cpp DEPS target ...)
-# Makes a program; scripts may rely on the path build/<preset>/NAME.
+# tandem_program(NAME SRCS main.cpp DEPS target ... [PRIVATE_DEPS target ...])
+# A program; scripts may rely on build/<preset>/NAME.
 function(tandem_program name)
-  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
   add_executable(${name} ${ARG_SRCS})
-  target_link_libraries(${name} PRIVATE tandem_options ${ARG_DEPS})
+  target_link_libraries(${name} PRIVATE tandem_options ${ARG_DEPS} ${ARG_PRIVATE_DEPS})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
 endfunction()
 
