@@ -50,7 +50,7 @@ TEST_F(NcclCommunicatorTest, AddsUpTheRanksPartsAsHostDevicesDo) {
     for (int round = 0; round < 24; ++round) {
       expect_as_on_the_host(gpus, hosts, pick_shape(30), 1, 1, false, agreement_of(size));
     }
-    expect_as_on_the_host(gpus, hosts, {500, 1024, DType::bf16, DType::bf16, true}, 1, 1, false,
+    expect_as_on_the_host(gpus, hosts, {500, 1024, true, DType::bf16, true}, 1, 1, false,
                           agreement_of(size));
   }
 }
@@ -74,8 +74,8 @@ TEST_F(NcclCommunicatorTest, AddsUpForGpusThatCannotReachEachOthersMemory) {
   apart.peers_apart = true;
   Group gpus(true, 2, apart);
   Group hosts(false, 2);
-  expect_as_on_the_host(gpus, hosts, {7, 4096, DType::bf16, DType::bf16, true}, 2, 3, false);
-  expect_as_on_the_host(gpus, hosts, {7, 4096, DType::bf16, DType::bf16, true}, 2, 3, true);
+  expect_as_on_the_host(gpus, hosts, {7, 4096, true, DType::bf16, true}, 2, 3, false);
+  expect_as_on_the_host(gpus, hosts, {7, 4096, true, DType::bf16, true}, 2, 3, true);
   expect_gathered(gpus, {64, 63}, 5, false);
 }
 
@@ -87,7 +87,7 @@ TEST_F(NcclCommunicatorTest, TakesNcclForLargeSumsAlone) {
   Group hosts(false, 2);
   for (int round = 0; round < 12; ++round) {
     for (const std::int64_t rows : {1, 100}) {
-      expect_as_on_the_host(gpus, hosts, {rows, 1024, DType::bf16, DType::bf16, true}, 2, 3,
+      expect_as_on_the_host(gpus, hosts, {rows, 1024, true, DType::bf16, true}, 2, 3,
                             round % 2 == 1);
     }
   }
