@@ -32,7 +32,7 @@ constexpr std::string_view kModules[] = {
     "engine/handoff",
     "engine/loader",
     "engine/loader/peft",
-    "engine/model/families",
+    "engine/model/weights",
     "engine/peers",
     "engine/recording",
     "engine/registry",

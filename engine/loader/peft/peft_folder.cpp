@@ -112,8 +112,8 @@ Status explain_extra(std::string_view path, const ModelSpec& spec) {
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     for (std::size_t module = 0; module < spec.modules.size(); ++module) {
       if (module_out(spec, layer, module) == 0) continue;
-      if (path == module_path(spec, layer, module) ||
-          path == fused_module_path(spec, layer, module)) {
+      const std::string fused = fused_module_path(spec, layer, module);
+      if (path == module_path(spec, layer, module) || (!fused.empty() && path == fused)) {
         return invalid("there are tensors for {}, which adapter_config.json does not target", path);
       }
     }

@@ -90,7 +90,8 @@ std::set<std::string, std::less<>> names_in(const ModelSpec& spec) {
     for (std::size_t module = 0; module < spec.modules.size(); ++module) {
       if (module_out(spec, layer, module) == 0) continue;
       add(module_path(spec, layer, module));
-      add(fused_module_path(spec, layer, module));
+      const std::string fused = fused_module_path(spec, layer, module);
+      if (!fused.empty()) add(fused);
     }
   }
   return names;
