@@ -43,7 +43,8 @@ class EnvoyRoute : public ::testing::Test {
 
   json request() const { return {{"prompt", "x"}, {"max_tokens", 9}, {"seed", 1}}; }
   // Requests reach both routers.
-  void expect_answers(int count) {
+  void expect_answers(int count, const char* when) {
+    SCOPED_TRACE(when);
     for (int i = 0; i < count; ++i) {
       const ClientResponse answer = post(envoy_->port(), "/v1/completions", request());
       ASSERT_EQ(answer.status, 200) << i << ": " << answer.body << envoy_->log();
@@ -67,7 +68,7 @@ class EnvoyRoute : public ::testing::Test {
 };
 
 TEST_F(EnvoyRoute, CarriesStreamsOnPastAnEngineAndRequestsPastARouter) {
-  expect_answers(4);
+  expect_answers(4, "both routers live");
   EXPECT_EQ(get(envoy_->port(), "/v1/models").status, 200);
   TestCall undisturbed(envoy_->port(), "POST", "/v1/completions", streamed());
   EXPECT_EQ(undisturbed.receive_head().status, 200);
@@ -85,7 +86,7 @@ TEST_F(EnvoyRoute, CarriesStreamsOnPastAnEngineAndRequestsPastARouter) {
   EXPECT_EQ(read_all(client, told), right);
 
   routers_[0]->send_signal(SIGKILL);
-  expect_answers(6);
+  expect_answers(6, "one router is gone");
 }
 
 }  // namespace
