@@ -315,6 +315,7 @@ void EngineLoop::record_plan(const std::vector<PlannedEntry>& entries) {
 // Called before the entries are digested, while their sequences still exist.
 void EngineLoop::record_result(const StepResult& step, const std::vector<PlannedEntry>& entries) {
   std::vector<std::uint8_t> is_void;
+  is_void.reserve(entries.size());
   for (const PlannedEntry& entry : entries) is_void.push_back(entry.is_void() ? 1 : 0);
   recording_->add_result(step, is_void);
 }
