@@ -225,8 +225,8 @@ void Model::plan_attention(Stream& stream, const StepInput& input, const KvCache
   plan.num_sequences = input.num_sequences;
   plan.num_rows = input.num_rows;
   plan.captured = input.padded;
-  plan.bounded = std::ranges::any_of(part_.spec.layers, [](const LayerSpec& layer) {
-    return layer.attention.window != 0 || layer.attention.softcap != 0;
+  plan.bounded = std::ranges::any_of(part_.spec.layers, [&](const LayerSpec& layer) {
+    return window_in(input, layer.attention) != 0 || layer.attention.softcap != 0;
   });
   stream.plan_attention(plan);
 }

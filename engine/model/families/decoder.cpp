@@ -124,19 +124,22 @@ DecoderShape read_decoder(CheckpointConfig& config, const DecoderFields& fields)
   return shape;
 }
 
-void read_windows(CheckpointConfig& config, const WindowedLayers& by_default, ModelSpec& spec) {
+std::vector<bool> read_windows(CheckpointConfig& config, const WindowedLayers& by_default,
+                               ModelSpec& spec) {
   const auto window = config.maybe_integer("sliding_window", 0, INT64_MAX).value_or(0);
   const auto types = read_layer_types(config, spec.layers.size());
-  if (!config.status().ok()) return;
+  std::vector<bool> windowed(spec.layers.size());
+  if (!config.status().ok()) return windowed;
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
-    const bool windowed = types ? (*types)[i] : by_default(static_cast<std::int64_t>(i));
-    if (!windowed) continue;
+    windowed[i] = types ? (*types)[i] : by_default(static_cast<std::int64_t>(i));
+    if (!windowed[i]) continue;
     if (window == 0 && types) {
-      return config.fail(
-          invalid("'layer_types' asks for windows, and 'sliding_window' is missing"));
+      config.fail(invalid("'layer_types' asks for windows, and 'sliding_window' is missing"));
+      break;
     }
     if (window < spec.max_position_embeddings) spec.layers[i].attention.window = window;
   }
+  return windowed;
 }
 
 void fuse_qkv(std::string_view name, ModelSpec& spec) {
@@ -149,9 +152,13 @@ void fuse_gate_up(std::string_view name, ModelSpec& spec) {
   spec.modules.fuse(Site::gate_up, name);
 }
 
-void rotate_windowed_layers_by(std::size_t rotary, ModelSpec& spec) {
-  for (LayerSpec& layer : spec.layers) {
-    if (layer.attention.window != 0) layer.attention.rotary = rotary;
+void read_local_rotary(CheckpointConfig& config, RotaryFields fields,
+                       const std::vector<bool>& windowed, ModelSpec& spec) {
+  fields.layer_type = "sliding_attention";
+  fields.scaled = false;
+  spec.rotary.push_back(read_rotary(config, fields));
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+    if (windowed[i]) spec.layers[i].attention.rotary = spec.rotary.size() - 1;
   }
 }
 

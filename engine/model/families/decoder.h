@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "engine/model/families/checkpoint_config.h"
 #include "engine/model/families/rotary_fields.h"
@@ -38,14 +39,17 @@ RotaryFields rotary_fields_of(const DecoderShape& shape);
 using WindowedLayers = std::function<bool(std::int64_t)>;
 
 // Gives the layers that attend within a window that of the config ('sliding_window'). A window that
-// is no shorter than the context makes no difference, and is left out.
-void read_windows(CheckpointConfig& config, const WindowedLayers& by_default, ModelSpec& spec);
+// is no shorter than the context makes no difference, and is left out. Returns which layers are of
+// the kind with a window, [layers].
+std::vector<bool> read_windows(CheckpointConfig& config, const WindowedLayers& by_default,
+                               ModelSpec& spec);
 
 // The checkpoint has q, k and v, or gate and up, as rows of one tensor of this name.
 void fuse_qkv(std::string_view name, ModelSpec& spec);
 void fuse_gate_up(std::string_view name, ModelSpec& spec);
 
-// Gives the layers with a window the rotary embedding of this index. Call it after read_windows().
-void rotate_windowed_layers_by(std::size_t rotary, ModelSpec& spec);
+// Gives the layers of the kind with a window a rotary embedding of their own, `fields`.
+void read_local_rotary(CheckpointConfig& config, RotaryFields fields,
+                       const std::vector<bool>& windowed, ModelSpec& spec);
 
 }  // namespace tandem

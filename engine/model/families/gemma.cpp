@@ -3,6 +3,7 @@
 // between layers without one. Gemma 2 caps scores and logits; Gemma 3 norms queries and keys, and
 // its layers with a window rotate by another table.
 #include <cmath>
+#include <vector>
 
 #include "engine/model/families/decoder.h"
 #include "engine/model/families/families.h"
@@ -64,14 +65,11 @@ ModelSpec read_gemma3(CheckpointConfig& config) {
   const DecoderShape shape = read_decoder(config, {.defaults = fallback});
   ModelSpec spec = read_gemma(config, shape, QkNorm::head);
   const std::int64_t pattern = config.maybe_integer("sliding_window_pattern", 1, 4096).value_or(6);
-  read_windows(
+  const std::vector<bool> windowed = read_windows(
       config, [&](std::int64_t layer) { return (layer + 1) % pattern != 0; }, spec);
   RotaryFields local = rotary_fields_of(shape);
-  local.layer_type = "sliding_attention";
   local.theta_name = "rope_local_base_freq";
-  local.scaled = false;
-  spec.rotary.push_back(read_rotary(config, local));
-  rotate_windowed_layers_by(1, spec);
+  read_local_rotary(config, local, windowed, spec);
   return spec;
 }
 

@@ -1,6 +1,8 @@
 // OLMo 2 (OLMo Team 2024) and OLMo 3 (2025): blocks take the residual as it is and their sums are
 // normed; queries and keys are normed over all heads together. Most layers of OLMo 3 have a window,
 // and their rotary embedding is not scaled.
+#include <vector>
+
 #include "engine/model/families/decoder.h"
 #include "engine/model/families/families.h"
 
@@ -24,13 +26,9 @@ ModelSpec read_olmo2(CheckpointConfig& config) {
 ModelSpec read_olmo3(CheckpointConfig& config) {
   const DecoderShape shape = read_decoder(config, {.needs_kv_heads = false});
   ModelSpec spec = read_olmo(config, shape);
-  read_windows(
+  const std::vector<bool> windowed = read_windows(
       config, [](std::int64_t layer) { return (layer + 1) % 4 != 0; }, spec);
-  RotaryFields local = rotary_fields_of(shape);
-  local.layer_type = "sliding_attention";
-  local.scaled = false;
-  spec.rotary.push_back(read_rotary(config, local));
-  rotate_windowed_layers_by(1, spec);
+  read_local_rotary(config, rotary_fields_of(shape), windowed, spec);
   return spec;
 }
 

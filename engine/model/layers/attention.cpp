@@ -36,6 +36,11 @@ void append_keys(LayerStep& step, const Layer& layer, const TensorView& rotary) 
   step.stream.rope_append(args);
 }
 
+std::int32_t window_in(const StepInput& input, const AttentionSpec& spec) {
+  if (!input.padded && input.max_kv_len <= spec.window) return 0;
+  return static_cast<std::int32_t>(spec.window);
+}
+
 void attend(LayerStep& step, const Layer& layer) {
   const AttentionSpec& spec = layer.spec.attention;
   const StepInput& input = step.input;
@@ -51,7 +56,7 @@ void attend(LayerStep& step, const Layer& layer) {
   args.scale = spec.scale != 0 ? static_cast<float>(spec.scale)
                                : 1.0F / std::sqrt(static_cast<float>(spec.head_dim));
   args.out = step.work.attention.slice_cols(0, spec.q_size()).split_cols(spec.heads);
-  args.window = static_cast<std::int32_t>(spec.window);
+  args.window = window_in(input, spec);
   args.softcap = static_cast<float>(spec.softcap);
   step.stream.attention(args);
 }

@@ -284,6 +284,18 @@ TEST(ModelSpec, ReadsGemma3OfAMultimodalCheckpointThatLeavesOutDefaults) {
   EXPECT_THAT(spec->eos_token_ids, ElementsAre(1, 106));
 }
 
+TEST(ModelSpec, RotatesByTheLocalTableWhereTheWindowIsNoShorterThanTheContext) {
+  std::ostringstream text;
+  text << std::ifstream("data/families/gemma3_text/config.json").rdbuf();
+  Json json = Json::parse(text.str());
+  json["sliding_window"] = 512;
+  const ModelSpec spec = parse_model_spec(json.dump()).value();
+  for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
+    EXPECT_EQ(spec.layer(layer).attention.window, 0);
+    EXPECT_EQ(spec.layer(layer).attention.rotary, layer == 2 ? 0U : 1U);
+  }
+}
+
 TEST(ModelSpec, GivesLlamaWithoutKvHeadsOnePerHead) {
   Json json = llama();
   json.erase("num_key_value_heads");
