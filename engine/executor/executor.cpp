@@ -28,6 +28,9 @@ Result<std::unique_ptr<Executor>> Executor::create(const ExecutorOptions& option
 
 // Steps must end before the objects that they use.
 Executor::~Executor() {
+  for (Rank& rank : ranks_) {
+    if (rank.pipeline != nullptr) rank.pipeline->wait_for_all();
+  }
   for (Rank& rank : ranks_) rank.pipeline.reset();
   tier_.reset();
 }

@@ -68,6 +68,10 @@ Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& option
 }
 
 StepPipeline::~StepPipeline() {
+  wait_for_all();
+}
+
+void StepPipeline::wait_for_all() noexcept {
   if (stream_ != nullptr) (void)stream_->synchronize();  // its failures no longer matter
 }
 

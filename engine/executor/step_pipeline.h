@@ -72,6 +72,9 @@ class StepPipeline {
                                                       DeviceLane adapters, Handoff* handoff,
                                                       const Clock& clock);
   ~StepPipeline();  // waits for the steps in flight
+  // The same, before the end: where several ranks share the steps, all have to be over before the
+  // first rank's handoffs end.
+  void wait_for_all() noexcept;
 
   // Calls Model::tune, before any graph is recorded.
   Status tune();

@@ -65,6 +65,11 @@ void HandoffLearner::learn(const HandoffStep& step, double seconds) {
   }
 }
 
+void HandoffLearner::pass(const HandoffStep& step) {
+  const std::lock_guard lock(learner_mutex_);
+  memory_.pass(step.situation);
+}
+
 void HandoffLearner::observe_step(std::int32_t rows, double seconds) {
   const auto layers = static_cast<double>(config_.num_layers());
   const std::lock_guard lock(learner_mutex_);

@@ -49,6 +49,8 @@ class HandoffLearner {
   void note_workers(std::span<const std::uint64_t> workers);
   // For a step with cold rows that ended without failure after `seconds`.
   void learn(const HandoffStep& step, double seconds);
+  // For a step with cold rows that failed, or whose workers were late.
+  void pass(const HandoffStep& step);
   // For a step that handed nothing over, waited for no load and ran without a graph.
   void observe_step(std::int32_t rows, double seconds);
   // As CostLearner.

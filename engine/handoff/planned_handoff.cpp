@@ -200,7 +200,11 @@ HandoffOutcome OfferedHandoff::finish(bool failed, std::uint64_t timed_out_elsew
     log::debug("{}", describe_step(step, seconds));
   }
   if (!failed) log_cold_starts(seconds);
-  if (!failed && broken == 0) learn(seconds);
+  if (!failed && broken == 0) {
+    learn(seconds);
+  } else {
+    handoff_->learner_.pass(step);
+  }
   if (!step.groups.empty()) {
     ++counts.steps;
     counts.planned_s += step.planned_s;

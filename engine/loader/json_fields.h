@@ -27,6 +27,9 @@ class JsonFields {
     return it == object_.end() || it->is_null() ? nullptr : &*it;
   }
 
+  // Also of a null field.
+  bool has(std::string_view name) const { return object_.contains(std::string(name)); }
+
   Result<std::optional<std::int64_t>> integer(std::string_view name, std::int64_t min,
                                               std::int64_t max) const {
     const J* const field = find(name);

@@ -171,6 +171,8 @@ Result<std::vector<PeftJob>> plan_jobs(const std::vector<PlannedModule>& plan, P
     if (const auto it = pairs.find(planned.path); it != pairs.end()) {
       it->second.planned = true;
       pair = it->second;
+    } else if (!planned.fused && !spec.modules[planned.module].fused_path.empty()) {
+      continue;  // PEFT passes over the part of a fused module, which its model does not have
     }
     const RowsOfB rows = rows_of_b(spec, planned);
     TANDEM_TRY(check_tensor(planned.path, "A", pair.a, planned.rank,
@@ -195,6 +197,7 @@ Result<std::vector<PeftJob>> plan_jobs(const std::vector<PlannedModule>& plan, P
   for (const auto& [path, pair] : pairs) {
     if (!pair.planned) return explain_extra(path, spec);
   }
+  if (jobs.empty()) return invalid("the adapter adapts no module of the base");
   return jobs;
 }
 

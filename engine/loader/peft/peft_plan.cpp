@@ -106,19 +106,36 @@ std::string path_in_layer(const ModelSpec& spec, std::int64_t layer, std::string
 constexpr std::array<std::string_view, 2> kRootsOfText = {"model.language_model.",
                                                           "language_model.model."};
 
-// As is_targeted(), with any of the roots.
-Result<bool> is_targeted_below_any_root(const PeftConfig& peft,
-                                        const std::vector<PythonRegex>& patterns,
-                                        const ModelSpec& spec, std::int64_t layer,
-                                        const std::string& path) {
-  TANDEM_ASSIGN(bool targeted, is_targeted(peft, patterns, layer, path));
-  if (!spec.names.multimodal) return targeted;
+// The path with each of the roots that PEFT may have seen before it.
+std::vector<std::string> spellings_of(const ModelSpec& spec, const std::string& path) {
+  std::vector<std::string> spellings = {path};
+  if (!spec.names.multimodal) return spellings;
   for (const std::string_view root : kRootsOfText) {
-    if (targeted) break;
-    const std::string other = std::string(root) + path.substr(spec.names.root.size());
-    TANDEM_ASSIGN(targeted, is_targeted(peft, patterns, layer, other));
+    spellings.push_back(std::string(root) + path.substr(spec.names.root.size()));
   }
-  return targeted;
+  return spellings;
+}
+
+// As is_targeted(), for a path of any spelling: one that is excluded counts for all.
+Result<bool> is_any_targeted(const PeftConfig& peft, const std::vector<PythonRegex>& patterns,
+                             std::int64_t layer, const std::vector<std::string>& spellings) {
+  bool any = false;
+  for (const std::string& path : spellings) {
+    TANDEM_ASSIGN(const bool excluded, is_excluded(peft, path));
+    if (excluded) return false;
+    TANDEM_ASSIGN(const bool targeted, is_targeted(peft, patterns, layer, path));
+    any = any || targeted;
+  }
+  return any;
+}
+
+Result<std::optional<double>> find_any(const PatternMap& patterns,
+                                       const std::vector<std::string>& spellings) {
+  for (const std::string& path : spellings) {
+    TANDEM_ASSIGN(const std::optional<double> value, patterns.find(path));
+    if (value) return value;
+  }
+  return std::optional<double>();
 }
 
 }  // namespace
@@ -157,16 +174,17 @@ Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const Mo
       bool fused = !path.empty();
       bool targeted = false;
       if (fused) {
-        TANDEM_ASSIGN(targeted, is_targeted_below_any_root(peft, patterns, spec, layer, path));
+        TANDEM_ASSIGN(targeted, is_any_targeted(peft, patterns, layer, spellings_of(spec, path)));
       }
       if (!targeted) {
         fused = false;
         path = module_path(spec, layer, module);
-        TANDEM_ASSIGN(targeted, is_targeted_below_any_root(peft, patterns, spec, layer, path));
+        TANDEM_ASSIGN(targeted, is_any_targeted(peft, patterns, layer, spellings_of(spec, path)));
       }
       if (!targeted) continue;
-      TANDEM_ASSIGN(const auto own_rank, peft.rank_pattern.find(path));
-      TANDEM_ASSIGN(const auto own_alpha, peft.alpha_pattern.find(path));
+      const std::vector<std::string> spellings = spellings_of(spec, path);
+      TANDEM_ASSIGN(const auto own_rank, find_any(peft.rank_pattern, spellings));
+      TANDEM_ASSIGN(const auto own_alpha, find_any(peft.alpha_pattern, spellings));
       const std::int64_t rank = own_rank ? static_cast<std::int64_t>(*own_rank) : peft.rank;
       const auto r = static_cast<double>(rank);
       const double alpha = own_alpha.value_or(peft.alpha);

@@ -24,6 +24,8 @@ class CheckpointConfig {
   explicit CheckpointConfig(const Json& json) : fields_(json) {}
 
   const Json* find(std::string_view name) const { return fields_.find(name); }
+  // True for a null field, too: families whose default is not null tell the two apart.
+  bool has(std::string_view name) const { return fields_.has(name); }
 
   // min <= value <= max
   std::int64_t integer(std::string_view name, std::int64_t min, std::int64_t max) {

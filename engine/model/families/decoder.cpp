@@ -125,8 +125,9 @@ DecoderShape read_decoder(CheckpointConfig& config, const DecoderFields& fields)
 }
 
 std::vector<bool> read_windows(CheckpointConfig& config, const WindowedLayers& by_default,
-                               ModelSpec& spec) {
-  const auto window = config.maybe_integer("sliding_window", 0, INT64_MAX).value_or(0);
+                               ModelSpec& spec, std::int64_t absent) {
+  const std::int64_t window = config.maybe_integer("sliding_window", 0, INT64_MAX)
+                                  .value_or(config.has("sliding_window") ? 0 : absent);
   const auto types = read_layer_types(config, spec.layers.size());
   std::vector<bool> windowed(spec.layers.size());
   if (!config.status().ok()) return windowed;

@@ -38,11 +38,11 @@ RotaryFields rotary_fields_of(const DecoderShape& shape);
 // Whether layer i attends within a window, if the config has no 'layer_types'.
 using WindowedLayers = std::function<bool(std::int64_t)>;
 
-// Gives the layers that attend within a window that of the config ('sliding_window'). A window that
-// is no shorter than the context makes no difference, and is left out. Returns which layers are of
-// the kind with a window, [layers].
+// Gives the layers that attend within a window that of the config ('sliding_window'), or `absent`
+// if the config lacks the field. A window that is no shorter than the context makes no difference,
+// and is left out. Returns which layers are of the kind with a window, [layers].
 std::vector<bool> read_windows(CheckpointConfig& config, const WindowedLayers& by_default,
-                               ModelSpec& spec);
+                               ModelSpec& spec, std::int64_t absent = 0);
 
 // The checkpoint has q, k and v, or gate and up, as rows of one tensor of this name.
 void fuse_qkv(std::string_view name, ModelSpec& spec);

@@ -2,6 +2,7 @@
 // and a row in registry.cpp.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "engine/model/families/checkpoint_config.h"
@@ -33,6 +34,9 @@ ModelSpec read_phi3(CheckpointConfig& config);
 ModelSpec read_qwen2(CheckpointConfig& config);
 ModelSpec read_qwen3(CheckpointConfig& config);
 ModelSpec read_smollm3(CheckpointConfig& config);
+
+// 'sliding_window' of configs that lack it, in transformers' classes of several families.
+inline constexpr std::int64_t kUsualWindow = 4096;
 
 // The windows of Qwen's layers, which the config has to switch on.
 void read_qwen_windows(CheckpointConfig& config, ModelSpec& spec);

@@ -19,17 +19,27 @@ DecoderShape defaults() {
   return shape;
 }
 
-ModelSpec read_gemma(CheckpointConfig& config, DecoderShape shape, QkNorm qk_norm) {
+// The caps of configs that lack them; 0: none.
+struct Caps {
+  double scores = 0;
+  double logits = 0;
+};
+
+ModelSpec read_gemma(CheckpointConfig& config, DecoderShape shape, QkNorm qk_norm, Caps absent) {
+  constexpr double kLeast = 1e-3, kMost = 1e6;
+  const auto read_cap = [&](std::string_view name, double fallback) {
+    return config.maybe_number(name, kLeast, kMost).value_or(config.has(name) ? 0 : fallback);
+  };
   shape.qkv_bias = shape.o_bias = config.flag("attention_bias", false);
   shape.qk_norm = qk_norm;
   ModelSpec spec = decoder_of(shape);
   spec.norm_adds_one = true;
   spec.tie_word_embeddings = true;
   spec.embedding_multiplier = std::sqrt(static_cast<double>(shape.hidden_size));
-  spec.logits_softcap = config.maybe_number("final_logit_softcapping", 0, 1e6).value_or(0);
+  spec.logits_softcap = read_cap("final_logit_softcapping", absent.logits);
   spec.names.mlp_norm = "pre_feedforward_layernorm";
-  const double scalar = config.maybe_number("query_pre_attn_scalar", 0, 1e6).value_or(256);
-  const double softcap = config.maybe_number("attn_logit_softcapping", 0, 1e6).value_or(0);
+  const double scalar = config.maybe_number("query_pre_attn_scalar", kLeast, kMost).value_or(256);
+  const double softcap = read_cap("attn_logit_softcapping", absent.scores);
   for (LayerSpec& layer : spec.layers) {
     layer.norms = NormPlace::around;
     layer.attention.scale = 1 / std::sqrt(scalar);
@@ -45,9 +55,9 @@ ModelSpec read_gemma(CheckpointConfig& config, DecoderShape shape, QkNorm qk_nor
 
 ModelSpec read_gemma2(CheckpointConfig& config) {
   const DecoderShape shape = read_decoder(config, {.defaults = defaults()});
-  ModelSpec spec = read_gemma(config, shape, QkNorm::none);
+  ModelSpec spec = read_gemma(config, shape, QkNorm::none, {.scores = 50, .logits = 30});
   read_windows(
-      config, [](std::int64_t layer) { return layer % 2 == 0; }, spec);
+      config, [](std::int64_t layer) { return layer % 2 == 0; }, spec, kUsualWindow);
   return spec;
 }
 
@@ -63,10 +73,10 @@ ModelSpec read_gemma3(CheckpointConfig& config) {
   fallback.max_position_embeddings = 131072;
   fallback.rotary.theta = 1e6;
   const DecoderShape shape = read_decoder(config, {.defaults = fallback});
-  ModelSpec spec = read_gemma(config, shape, QkNorm::head);
+  ModelSpec spec = read_gemma(config, shape, QkNorm::head, {});
   const std::int64_t pattern = config.maybe_integer("sliding_window_pattern", 1, 4096).value_or(6);
   const std::vector<bool> windowed = read_windows(
-      config, [&](std::int64_t layer) { return (layer + 1) % pattern != 0; }, spec);
+      config, [&](std::int64_t layer) { return (layer + 1) % pattern != 0; }, spec, kUsualWindow);
   RotaryFields local = rotary_fields_of(shape);
   local.theta_name = "rope_local_base_freq";
   read_local_rotary(config, local, windowed, spec);

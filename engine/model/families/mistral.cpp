@@ -7,7 +7,7 @@ namespace tandem {
 ModelSpec read_mistral(CheckpointConfig& config) {
   ModelSpec spec = decoder_of(read_decoder(config, {}));
   read_windows(
-      config, [](std::int64_t) { return true; }, spec);
+      config, [](std::int64_t) { return true; }, spec, kUsualWindow);
   return spec;
 }
 

@@ -27,7 +27,7 @@ ModelSpec read_olmo3(CheckpointConfig& config) {
   const DecoderShape shape = read_decoder(config, {.needs_kv_heads = false});
   ModelSpec spec = read_olmo(config, shape);
   const std::vector<bool> windowed = read_windows(
-      config, [](std::int64_t layer) { return (layer + 1) % 4 != 0; }, spec);
+      config, [](std::int64_t layer) { return (layer + 1) % 4 != 0; }, spec, kUsualWindow);
   read_local_rotary(config, rotary_fields_of(shape), windowed, spec);
   return spec;
 }

@@ -9,7 +9,7 @@ void read_qwen_windows(CheckpointConfig& config, ModelSpec& spec) {
   const bool used = config.flag("use_sliding_window", false);
   const std::int64_t full = config.maybe_integer("max_window_layers", 0, INT64_MAX).value_or(28);
   read_windows(
-      config, [&](std::int64_t layer) { return used && layer >= full; }, spec);
+      config, [&](std::int64_t layer) { return used && layer >= full; }, spec, kUsualWindow);
 }
 
 ModelSpec read_qwen2(CheckpointConfig& config) {

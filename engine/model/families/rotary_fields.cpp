@@ -50,6 +50,9 @@ void read_yarn(CheckpointConfig& fields, std::int64_t max_positions, RotarySpec&
   } else {
     rotary.attention_factor = yarn_attention_factor(scaling.factor, 1);
   }
+  if (fields.status().ok() && rotary.theta <= 1) {
+    fields.fail(invalid("'rope_theta' is {}; yarn needs one above 1", rotary.theta));
+  }
   rotary.yarn = scaling;
 }
 
@@ -94,9 +97,13 @@ RotarySpec read_rotary(CheckpointConfig& config, const RotaryFields& fields) {
     object = scaling;
     name = "rope_scaling";
   }
-  if (object != nullptr && object->is_object() && object->contains(fields.layer_type) &&
-      (*object)[fields.layer_type].is_object()) {
-    object = &(*object)[fields.layer_type];
+  if (object != nullptr && object->is_object()) {
+    const auto own = object->find(fields.layer_type);
+    if (own != object->end() && own->is_object()) {
+      object = &*own;
+    } else if (!fields.scaled) {
+      object = nullptr;  // it speaks of the other kind of layers
+    }
   }
   if (object != nullptr && config.status().ok()) {
     const Status status = read_object(*object, fields, rotary, partial);

@@ -64,6 +64,11 @@ void PlanMemory::observe(PlanSituation situation, PlanWay way, double planned_s,
   seen.starts = 0;
 }
 
+void PlanMemory::pass(PlanSituation situation) {
+  const auto found = seen_.find(situation);
+  if (found != seen_.end()) ++found->second.steps;
+}
+
 // Makes room for a new situation first.
 PlanMemory::Seen& PlanMemory::of(PlanSituation situation) {
   if (seen_.size() >= PlanLessons::kMostSeen && !seen_.contains(situation)) {

@@ -45,15 +45,19 @@ class PlanMemory {
   // Adds a step that was predicted to take `planned_s` in this way, and took `took_s`.
   void observe(PlanSituation situation, PlanWay way, double planned_s, double took_s);
 
+  // Counts a step that was not timed, as its workers were late or it failed: a way that is tried is
+  // then not tried again at once.
+  void pass(PlanSituation situation);
+
   // Returns the expected seconds of each way: the predicted ones times the ratio of its last steps.
   // A single ratio counts half; of two, the one nearer to 1 counts, or 1 if it lies between them.
   // `plan` without steps uses the ratio of `assist` and vice versa, as their costs are the same. If
   // both lack steps, the prediction stands.
   PlanSeconds expected(PlanSituation situation, const PlanSeconds& predicted) const;
-  // Returns the way to take, by expected(). The answer is the same until a step is observed. Once
-  // in a hundred steps of a situation another way is tried, more seldom the slower it is (each
-  // costs at most half a percent of the steps' time): otherwise a way that was slow once would
-  // never be taken again.
+  // Returns the way to take, by expected(). The answer is the same until a step is observed or
+  // passed. Each other way is tried once in a hundred steps of a situation, more seldom the slower
+  // it is (each costs at most half a percent of the steps' time): otherwise a way that was slow
+  // once would never be taken again.
   PlanWay choose(PlanSituation situation, const PlanSeconds& predicted) const;
   // Returns the best way by these seconds alone. A way that gains next to nothing over waiting is
   // not taken, nor is `assist` if it gains next to nothing over the plan.

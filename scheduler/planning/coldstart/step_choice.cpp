@@ -5,6 +5,7 @@
 #include <utility>
 
 namespace tandem {
+
 StepChoice choose_step(const CostModel& costs, const PlanRequest& request,
                        const PlanMemory& memory) {
   constexpr double kNone = std::numeric_limits<double>::infinity();
@@ -30,7 +31,9 @@ StepChoice choose_step(const CostModel& costs, const PlanRequest& request,
   const double ends = start + expected[index_of(PlanMemory::promised(expected))];
   if (way == PlanWay::plan) return {std::move(plan), way, ends};
   if (way == PlanWay::assist) return {std::move(assisting), way, ends};
-  return {std::move(waiting), way, ends, PlanMemory::promised(predicted) != PlanWay::wait};
+  const bool given_up = PlanMemory::promised(predicted) != PlanWay::wait &&
+                        PlanMemory::promised(expected) == PlanWay::wait;
+  return {std::move(waiting), way, ends, given_up};
 }
 
 }  // namespace tandem
