@@ -23,7 +23,7 @@ class RecentMedian {
     std::nth_element(sorted.begin(), nth, sorted.begin() + static_cast<std::ptrdiff_t>(known()));
     return *nth;
   }
-  // Oldest first.
+  // The values in order, oldest first.
   std::vector<double> values() const {
     std::vector<double> values;
     for (std::size_t i = count_ - known(); i < count_; ++i) {

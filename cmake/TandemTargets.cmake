@@ -133,7 +133,7 @@ function(tandem_library name)
 endfunction()
 
 # tandem_program(NAME SRCS main.cpp DEPS target ... [PRIVATE_DEPS target ...])
-# A program; scripts may rely on build/<preset>/NAME.
+# Makes a program; scripts may rely on the path build/<preset>/NAME.
 function(tandem_program name)
   cmake_parse_arguments(ARG "" "" "SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
   add_executable(${name} ${ARG_SRCS})

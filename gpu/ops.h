@@ -79,10 +79,10 @@ struct KvLayer {
 };
 
 // Rotary embedding of the first 2 n elements of each head, n <= d/2: for i < n, the pair
-// (x[i], x[i + n]), as in Hugging Face's Llama, or (x[2 i], x[2 i + 1]) if `interleaved`, rotates
-// by the angle whose cosine and sine are cos_sin[position][0 and 1][i]. q rotates in place; k,
-// rotated, and v of every row are written to slot slots[t] = page * page_tokens + offset, and stay
-// as they are. A row whose slot is -1 (padding of a captured step) writes none.
+// (x[i], x[i + n]), as in Hugging Face's Llama, or (x[2 i], x[2 i + 1]) if `interleaved`, is
+// rotated by the angle with cosine and sine cos_sin[position][0 and 1][i]. q is rotated in place.
+// Rotated k, and v, are written to slot slots[t] = page * page_tokens + offset; the operands k and
+// v stay unchanged. Rows with slot -1 (padding of a captured step) write none.
 struct RopeAppendArgs {
   TensorView q;                   // [T, heads, d], compute dtype, d even
   TensorView k;                   // [T, kv_heads, d]

@@ -73,7 +73,7 @@ std::filesystem::path place_of(int descriptor) {
   return std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", descriptor), ignored);
 }
 
-// One answer for all that is outside, so that nobody learns what exists there.
+// The same error for everything outside, so that a client cannot find out what exists there.
 Status leads_out(std::string_view name) {
   return error(
       StatusCode::permission_denied,

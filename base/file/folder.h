@@ -39,7 +39,7 @@ class Folder {
 // are intended, and resolved here. A path that does not exist is returned unchanged.
 Result<std::filesystem::path> resolve_links(const std::filesystem::path& path);
 
-// Whether `path` is `root` or lies in it; both with links resolved. Nothing lies in an empty root.
+// True if `path` is `root` or lies in it; both with links resolved. Nothing lies in an empty root.
 bool lies_under(const std::filesystem::path& path, const std::filesystem::path& root);
 
 }  // namespace tandem

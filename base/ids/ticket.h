@@ -8,7 +8,8 @@ namespace tandem {
 inline constexpr int kMaxColdGroups = 64;  // per step: bits of a mask
 inline constexpr int kMaxMailboxes = 8;    // per engine: one per NUMA node with workers
 
-// Who computes a cold group's delta of one projection; the device decides when the offer runs.
+// The place where a cold group's delta of one projection is computed; the device decides on it when
+// the offer runs.
 enum class Ticket : std::uint32_t {
   none = 0,
   gpu = 1,     // the device: the weights are there

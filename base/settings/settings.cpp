@@ -61,7 +61,8 @@ std::optional<bool> parse_bool(std::string_view text) {
   return std::nullopt;
 }
 
-// Letters changed, left out, put in or, of neighbours, swapped ("prot" for "port": one mistake).
+// The number of letters changed, omitted, inserted or, for neighbours, swapped ("prot" for "port"
+// is one).
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before;  // the row before the last
   std::vector<std::size_t> last(b.size() + 1);

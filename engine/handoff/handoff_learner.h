@@ -1,4 +1,4 @@
-// What the handoff has learnt from its steps: the costs of this machine, and how plans fared.
+// The lessons of the handoff's steps: the costs of this machine, and how plans fared.
 //
 // Only the engine thread may use it, except where a comment says otherwise.
 #pragma once

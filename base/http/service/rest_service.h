@@ -71,9 +71,9 @@ class RestService : public HttpHandler {
   // The server's own reasons for refusing a request of a known route.
   virtual std::optional<HttpResponse> check(const RestRoute&, const HttpRequest&) { return {}; }
   virtual HttpResponse not_serving();
-  // The answer to a call that threw; the log says why.
+  // The answer to a call that threw an exception; the log says why.
   virtual HttpResponse failed(const HttpRequest& request, const char* why);
-  // The machine-readable code of what HTTP itself refuses, but for 503.
+  // The machine-readable code for errors that HTTP itself raises, except 503.
   virtual const char* refusal_code(int) const { return "bad_request"; }
   // A request was refused: by screen(), or by HTTP itself; then path and method are "other".
   virtual void refused(const char*, const std::string&, int) {}

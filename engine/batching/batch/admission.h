@@ -1,4 +1,4 @@
-// What a sequence needs to be in the batch: its adapter, which the gate decides on, and pages.
+// The requirements of a sequence in the batch: its adapter, on which the gate decides, and pages.
 //
 // The gate comes before the pages, so that the sequence's own adapter is not reclaimed for them.
 #pragma once

@@ -1,4 +1,4 @@
-// What sequences take from the prefix cache, and offer to it.
+// The pages that sequences take from the prefix cache, and offer to it.
 //
 // An admitted sequence starts after its longest prefix in the cache, which may include its own
 // pages from before a preemption. Every sequence offers its whole pages as soon as their step is

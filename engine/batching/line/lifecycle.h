@@ -1,8 +1,8 @@
-// Where a sequence is between submit and its end, and the events that move it.
+// The states of a sequence between submit and its end, and the events that change its state.
 //
-// What follows from its tokens is not kept here a second time: whether it computes its prompt or
-// decodes (Sequence::left_to_compute), and whether it pauses in the batch (Sequence::is_paused).
-// Whether its adapter lets it run is asked anew for each step (AdmissionGate).
+// Facts that follow from its tokens are not kept here a second time: whether it computes its prompt
+// or decodes (Sequence::left_to_compute), and whether it pauses in the batch (Sequence::is_paused).
+// The gate decides anew for each step whether its adapter lets it run (AdmissionGate).
 #pragma once
 
 #include <cstdint>

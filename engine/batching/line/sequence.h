@@ -1,6 +1,6 @@
 // One continuation of one request, as used by the scheduler and the engine.
 //
-// Who changes what:
+// The writers of each part:
 //   its life     enter_line, admit, send_back: WaitingLine; begin: EngineLoop; end: Deliveries
 //   place        WaitingLine
 //   pages        the batch (engine/batching/batch), and enter_step
@@ -49,7 +49,7 @@ struct FoundEnding {
   Status why;
 };
 
-// What its reader has been told.
+// The output that its reader has received.
 class SequenceOutput {
  public:
   explicit SequenceOutput(OutputText text) : text_(std::move(text)) {}

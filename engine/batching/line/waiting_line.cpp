@@ -66,7 +66,7 @@ void WaitingLine::add(std::unique_ptr<Sequence> sequence) {
 
 void WaitingLine::put_back(std::unique_ptr<Sequence> sequence) noexcept {
   sequence->send_back();
-  sequence->place.turn_ = 0;  // before all sequences with turns
+  sequence->place.turn_ = 0;  // before all sequences that have a turn
   insert(std::move(sequence));
 }
 

@@ -35,7 +35,7 @@ DecoderShape read_decoder(CheckpointConfig& config, const DecoderFields& fields)
 // The fields of read_decoder's rotary embedding, for families with another one beside it.
 RotaryFields rotary_fields_of(const DecoderShape& shape);
 
-// Whether layer i attends within a window, if the config has no 'layer_types'.
+// True if layer i attends within a window; used if the config has no 'layer_types'.
 using WindowedLayers = std::function<bool(std::int64_t)>;
 
 // Gives the layers that attend within a window that of the config ('sliding_window'), or `absent`

@@ -19,7 +19,7 @@ struct RotaryFields {
   // The fields of transformers 4: this one, and 'rope_scaling' unless the kind is never scaled.
   std::string_view theta_name = "rope_theta";
   bool scaled = true;
-  // What holds where the config says nothing.
+  // The defaults, used if the config says nothing.
   double theta = 10000;
   // 'partial_rotary_factor', the part of a head that rotates. No value: the family rotates whole
   // heads, and a config that asks for something else fails.

@@ -105,7 +105,7 @@ struct TensorNames {
   std::string_view layer = "layers.{}.";
   std::string_view final_norm = "norm.weight";
   std::string_view head = "lm_head.weight";
-  // Of the norms, a layer has those that its NormPlace says.
+  // A layer has the norms that its NormPlace says.
   std::string_view attention_norm = "input_layernorm";
   std::string_view q = "self_attn.q_proj", k = "self_attn.k_proj", v = "self_attn.v_proj";
   std::string_view q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm";

@@ -1,7 +1,7 @@
-// out[t, h] = softmax(scale q[t, h] K^T) V, plainly. One block per row, sequence and query head;
-// its warps take every kWarps-th key, a lane holds d / 32 of the output. Grid: max_rows x sequences
-// x heads. Not tuned: it serves f32, windows, softcaps, and the head sizes and strides that the
-// other kernels leave out.
+// out[t, h] = softmax(scale q[t, h] K^T) V, in the simplest form. One block per row, sequence and
+// query head; its warps take every kWarps-th key, a lane holds d / 32 of the output. Grid: max_rows
+// x sequences x heads. Not tuned: it serves f32, windows, softcaps, and head sizes and strides that
+// the other kernels do not support.
 #include <cmath>
 
 #include "gpu/cuda/attention/kernels.h"

@@ -3,12 +3,12 @@
 //
 // Grid: KV heads x items. Each warp of a block takes every kWarps-th group of 16 keys through its
 // own ring of cp.async stages, so the main loop has no block-wide barrier: copies of kStages - 1
-// groups are in flight per warp, 64 KB per multiprocessor and more, which is what the memory needs
-// to stay busy. Bound by reading K and V once; the tensor cores would be 4 times as fast, also with
-// one valid row of 16, so the kernel is the same for every group size. With a window, an item takes
+// groups are in flight per warp, at least 64 KB per multiprocessor, as needed to keep the memory
+// busy. Bound by reading K and V once; the tensor cores would be 4 times as fast, even with one
+// valid row of 16, so the kernel is the same for every group size. With a window, an item takes
 // only the keys of its span that a row of its tile sees, which may be none (kBounded). Warps, and
-// then the items of a tile, are merged by their softmax maxima: the latter through shared memory
-// where their blocks are one cluster's, else by the last block of a tile to arrive.
+// then the items of a tile, are merged by their softmax maxima: items through shared memory if
+// their blocks form one cluster, otherwise by the last block of the tile to arrive.
 #pragma once
 
 #include <cmath>

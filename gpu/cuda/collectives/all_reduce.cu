@@ -120,8 +120,8 @@ __device__ __forceinline__ void add_up_share(const ReduceParams& p, const ShownP
   }
 }
 
-// kHeld: a row lies in registers from its sum to its norm, and the weights are loaded before the
-// kernels ahead have ended. Otherwise the residual is read again.
+// kHeld: a row stays in registers from its sum to its norm, and the weights are loaded before
+// earlier kernels have ended. Otherwise the residual is read again.
 template <typename Y, int V, int kItems, bool kHeld>
 __global__ void __launch_bounds__(kMostThreads) all_reduce(const __grid_constant__ ReduceParams p) {
   static_assert(kHeld || kItems == 1);

@@ -5,9 +5,9 @@
 
 namespace tandem::cuda {
 
-// silu(x) = x / (1 + exp(-x)). Far below zero exp(-x) overflows, and the quotient is the right
-// answer, 0. The exact division would make a kernel that is bound by memory one of arithmetic:
-// swiglu.cu 2.5 times slower.
+// silu(x) = x / (1 + exp(-x)). Far below zero exp(-x) overflows, and the quotient becomes 0, the
+// correct result. An exact division would bind the memory-bound kernels to arithmetic: swiglu.cu
+// took 2.5 times as long.
 __device__ __forceinline__ float silu(float x) {
   return __fdividef(x, 1.0F + __expf(-x));
 }

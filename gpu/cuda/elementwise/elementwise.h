@@ -18,7 +18,7 @@ namespace tandem::cuda {
 
 Status launch_resolve_tokens(const ResolveTokensArgs& args, cudaStream_t stream);
 Status launch_embed(const EmbedArgs& args, cudaStream_t stream);
-// x and out each of one dtype or f32.
+// x and out may each have the compute dtype or f32.
 Status launch_rms_norm(const RmsNormArgs& args, cudaStream_t stream);
 Status launch_add_norm(const AddNormArgs& args, cudaStream_t stream);
 Status launch_rope_append(const RopeAppendArgs& args, cudaStream_t stream);

@@ -1,5 +1,5 @@
-// out[t] = scale table[ids[t]], widened to f32 where `out` is; zeros where a part of the table has
-// no such row. Grid: rows x chunks of a row; bound by memory, for few rows by latency.
+// out[t] = scale table[ids[t]], widened to f32 if `out` is; zeros if this shard of the table has no
+// such row. Grid: rows x chunks of a row; bound by memory, for few rows by latency.
 #include "gpu/cuda/base/dispatch.h"
 #include "gpu/cuda/base/launch.h"
 #include "gpu/cuda/elementwise/elementwise.h"

@@ -79,7 +79,7 @@ __global__ void rms_norm_block(NormParams p) {
   }
 }
 
-// `lanes` threads of a warp, a power of two, share a row.
+// A power-of-two number of threads, `lanes`, shares a row within a warp.
 template <typename X, typename Y, int V>
 __global__ void rms_norm_lanes(NormParams p, int lanes) {
   allow_next_kernel();

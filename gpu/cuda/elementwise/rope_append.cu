@@ -1,9 +1,9 @@
 // Rotary embedding of q and k, and the append of k and v to the cache, in one pass:
 //   (x[a], x[b]) = (x[a] c - x[b] s, x[b] c + x[a] s) for each of n pairs (a, b),
 //   cache[slot] = k, v.
-// Grid: rows x chunks of the row's pairs. Bound by memory: q, k and v read once, q and the cache
-// written once. Two kernels: where all of a head rotates as halves, a thread rotates or moves V
-// pairs of one head; where a part of it does, or neighbours are the pairs, one thread has a pair.
+// Grid: rows x chunks of the row's pairs. Bound by memory: q, k and v are read once, q and the
+// cache are written once. Two kernels: if all of a head rotates as halves, a thread rotates or
+// copies V pairs of one head; if a part of it does, or neighbours form the pairs, it has one pair.
 #include "gpu/cuda/base/dispatch.h"
 #include "gpu/cuda/base/launch.h"
 #include "gpu/cuda/elementwise/elementwise.h"

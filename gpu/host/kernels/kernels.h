@@ -85,7 +85,7 @@ struct AddRow {
 void add_row(const AddRow& row);
 
 // Rotates the pairs (x[i], x[i + pairs]), or (x[2 i], x[2 i + 1]) if `interleaved`, by the angles
-// of cos[i], sin[i].
+// with cosine cos[i] and sine sin[i].
 struct RopeRow {
   DType dtype;
   void* x;

@@ -37,7 +37,7 @@ struct CostTerms {
   }
 };
 
-// What a policy expects of a request on one engine.
+// A policy's prediction for a request on one engine.
 struct CostEstimate {
   double ttft_s = 0;
   double token_s = 0;  // latency / tokens
@@ -54,8 +54,8 @@ class Policy {
   // Returns an engine that accepts, or none if no engine does; `punica` and `first_fit` also return
   // none while every engine is full.
   virtual Decision choose(const RouteRequest& request, std::span<const EngineView> engines) = 0;
-  // The cost of an engine for a request about which choose() has just decided, for people who ask
-  // why. Changes nothing. Nothing: the policy minimises something else than time.
+  // The cost of an engine for a request about which choose() has just decided, as an explanation.
+  // Changes nothing. No value: the policy minimises something else than time.
   virtual std::optional<CostEstimate> explain(const RouteRequest&, const EngineView&,
                                               EngineIndex) const {
     return std::nullopt;

@@ -1,4 +1,4 @@
-// Which steps with cold rows count as alike, and the ways in which such a step may run.
+// Defines which steps with cold rows count as alike, and the ways in which such a step may run.
 #pragma once
 
 #include <array>

@@ -41,7 +41,7 @@ struct PlanRequest {
   double link_busy_for = 0;           // seconds, with loads enqueued before
   std::int32_t workers = 0;           // cores that can compute; with 0 every layer waits
   double workers_awake_in = 0;        // until all workers are awake; none begins earlier
-  double workers_just_woken_for = 0;  // seconds for which PlanSituation counts some as just woken
+  double workers_just_woken_for = 0;  // seconds until PlanSituation counts all as long awake
   // Most rows of all groups together, the room in the mailboxes. Adapters with few rows come first;
   // the step waits for those without room, or beyond kMaxColdGroups.
   std::int32_t max_cpu_rows = 512;

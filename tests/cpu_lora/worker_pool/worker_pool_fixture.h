@@ -21,7 +21,7 @@
 
 namespace tandem {
 
-// A sanitizer on a busy machine needs its time; what is tested is never the limit.
+// Long, because a sanitizer on a busy machine is slow; no test is about this limit.
 inline constexpr double kLongS = 60;
 
 inline bool eventually(const std::function<bool()>& happens) {
@@ -79,7 +79,7 @@ class WorkerPoolTest : public ::testing::Test {
 
   bool is_live(int worker_slot) const { return (pool_->live(0) >> worker_slot & 1) != 0; }
 
-  // Another one has come in the place of `pid`.
+  // True once another worker has replaced `pid`.
   bool is_replaced(int worker_slot, pid_t pid) {
     return eventually([&] {
       const WorkerStatus now = worker(worker_slot);
@@ -87,7 +87,7 @@ class WorkerPoolTest : public ::testing::Test {
     });
   }
 
-  // Not a child of the pool, as `tandem pin apply` starts them.
+  // Starts a worker that is not a child of the pool, as `tandem pin apply` does.
   ChildProcess start_foreign(int worker_slot, const std::string& behaviour) {
     auto child = ChildProcess::start(
         {.program = FAKE_WORKER,

@@ -1,4 +1,4 @@
-// The pool with real processes (fake_worker.cpp), which die in every way there is.
+// Tests the pool with real processes (fake_worker.cpp), which die in all possible ways.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

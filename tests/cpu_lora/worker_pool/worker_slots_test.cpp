@@ -1,4 +1,4 @@
-// Worker slots that somebody else has, or that say what is not so.
+// Worker slots that other processes have, or whose contents are wrong.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ TEST_F(WorkerPoolTest, TakesAWorkerSlotAwayFromAPidThatIsNoWorker) {
   mailbox_->worker_slot(2).pid.store(static_cast<std::uint32_t>(sleeper->pid()));
   start();
   EXPECT_TRUE(eventually([&] { return mailbox_->worker_slot(2).pid.load() == 0; }));
-  EXPECT_FALSE(sleeper->has_ended());  // it was no worker: it is left alone
+  EXPECT_FALSE(sleeper->has_ended());  // it was no worker and must not be killed
 }
 
 TEST_F(WorkerPoolTest, TakesAWorkerSlotAwayFromOtherWorkerSlotsWorkersAndFromItself) {
@@ -37,7 +37,7 @@ TEST_F(WorkerPoolTest, TakesAWorkerSlotAwayFromOtherWorkerSlotsWorkersAndFromIts
     const std::uint64_t sequence = mailbox_->inbox().published.load() + 1;
     publish(sequence);
     ASSERT_TRUE(eventually([&] { return quiet(*mailbox_, 0b11, sequence); }));
-    pool_->clear(0, sequence);  // its progress is overdue, and nobody is killed for it
+    pool_->clear(0, sequence);  // progress is overdue, but no worker is killed for it
     EXPECT_TRUE(eventually([&] { return mailbox_->worker_slot(2).pid.load() == 0; }));
   }
   EXPECT_EQ(worker(0).pid, good);

@@ -113,7 +113,7 @@ TEST_F(WorkerWakesTest, CountAsJustWokenForAWhile) {
   EXPECT_EQ(just_woken_for(), 0) << "nor was there anybody to wake";
   sleep({0, 1});
   EXPECT_DOUBLE_EQ(just_woken_for(), WorkerWakes::kJustWokenS) << "if they are woken now";
-  wake(0);  // whatever is learnt of it
+  wake(0);  // whatever was learned of it
   pass(100);
   EXPECT_DOUBLE_EQ(just_woken_for(), WorkerWakes::kJustWokenS) << "they sleep still";
   awake(0), awake(1);

@@ -27,7 +27,7 @@ constexpr std::int32_t kRank = 48;
 // A sanitizer slows everything except the kernels.
 const std::int32_t kRounds = sanitized() ? 6 : 40;
 const double kLinkGbps =
-    sanitized() ? 0.005 : 0.05;  // steps are slow as well: loads must not be over before them
+    sanitized() ? 0.005 : 0.05;  // steps are slow as well, and loads must not end before them
 const std::vector<std::string_view> kModules = {"q_proj", "v_proj", "o_proj", "down_proj"};
 
 struct RereadSetup {

@@ -41,7 +41,7 @@ class Machine {
     end_ = begun_ + takes;
   }
 
-  // Puts a step behind the one that runs, which then ends.
+  // Enqueues a step behind the running one, which then ends.
   Measured step(double takes, double lead, std::optional<StepKind> kind = kDecode,
                 Work work = Work::decode, bool counts = true) {
     Measured measured;

@@ -1,4 +1,4 @@
-// What the planner knows of adapters that are on their way. How it plans is judged in
+// The input that the planner gets about adapters that are loading. Its plans are tested in
 // tests/scheduler/planning/coldstart.
 #include "engine/handoff/handoff_planner.h"
 
@@ -18,7 +18,7 @@ constexpr double kStandsStill_s = 20e-3;
 constexpr std::array<std::uint64_t, 1> kBothWorkerSlots = {3};
 constexpr std::array<MailboxWorkers, 1> kBothWorkers = {{{.all = 3}}};
 
-// Many that took so long; returned is how long one is expected to take then.
+// Observes many steps of this duration; returns the duration expected afterwards.
 double see_steps(HandoffLearner& learner, double seconds) {
   for (int i = 0; i < 32; ++i) learner.observe_step(8, seconds);
   return learner.step_time(8);
@@ -180,7 +180,8 @@ TEST_F(HandoffPlannerTest, KnowsAgainWhatItKnewBeforeAWorkerWasMissing) {
   learner.note_workers(kBothWorkerSlots);
   EXPECT_DOUBLE_EQ(learner.step_time(8), slow) << "nobody was missing";
 
-  // Faults soon after others find what was known before those; later ones what is known then.
+  // Faults soon after another fault restore what was known before both; later faults what is known
+  // then.
   learner.note_workers(one);
   learner.note_workers(kBothWorkerSlots);
   EXPECT_DOUBLE_EQ(learner.step_time(8), usual);
@@ -242,7 +243,7 @@ TEST_F(HandoffPlannerMemory, HasStepsWaitWherePlansLostBeforeTheRestart) {
   LearningPlanner before(adapter, options);
   HandoffStep step = plan(before);
   ASSERT_EQ(step.groups.size(), 1U);
-  // What the device would have written: nothing that costs could be learnt from.
+  // Stands in for the device's report, from which no costs can be learned.
   std::vector<std::uint64_t> times(step.layers.size() * step.num_sites);
   std::vector<std::uint32_t> tickets(times.size() * kMaxColdGroups);
   step.times = times.data();

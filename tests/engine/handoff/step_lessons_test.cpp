@@ -20,13 +20,13 @@ constexpr std::uint64_t kWorkers = 0xfff;
 
 constexpr std::size_t kNumSites = 4;
 
-// A step whose layers the device offered at times that are given, all groups at qkv alone.
+// A step whose layers the device offered at given times, with all groups only at qkv.
 struct Measured {
   HandoffStep step;
   std::vector<std::uint64_t> times;
   std::vector<std::uint32_t> tickets, timed_out;
 
-  // `take` seconds from each layer's offer to the next one's.
+  // `take`: seconds from each layer's offer to the next one's.
   Measured(const Adapter& adapter, std::vector<std::uint32_t> rows, Ticket ticket,
            const std::vector<double>& take) {
     step.layers.resize(take.size());
@@ -92,7 +92,7 @@ TEST_F(StepLessons, TellsHowLongEachLayerTookFromOfferToOffer) {
   std::vector<double> take(kLayers, 200e-6);
   take[7] = 900e-6;
   Measured measured(adapter_, {8}, Ticket::cpu, take);
-  measured.step.layers[20].sites[0] = {};  // one that offers nothing
+  measured.step.layers[20].sites[0] = {};  // a layer that offers nothing
   const std::vector<double> seen = seen_layers(measured.step);
   ASSERT_EQ(seen.size(), kLayers);
   for (std::size_t l = 0; l < kLayers; ++l) {
@@ -113,7 +113,7 @@ TEST_F(StepLessons, SayWhoHadEachLayer) {
   for (std::size_t l = 20; l < kLayers; ++l) {
     measured.set_ticket(l, 0, Ticket::gpu);
   }
-  measured.set_ticket(0, 1, Ticket{77});  // nothing that a device writes
+  measured.set_ticket(0, 1, Ticket{77});  // a value that no device writes
   const std::string text = describe_step(measured.step, 6.2e-3);
   EXPECT_NE(text.find("8 rows c20 g12"), std::string::npos) << text;
   EXPECT_NE(text.find("3 rows v1 c31"), std::string::npos) << text;
@@ -152,7 +152,7 @@ TEST_F(StepLessons, HealCostsThatAreOffByAFactorOfThree) {
       for (std::size_t l = 0; l < kLayers; ++l) {
         take.push_back(layer_s + stall(truth, rows, xa) * noise(random));
       }
-      take[3] += 20e-3;  // a worker that was held up
+      take[3] += 20e-3;  // a delayed worker
       Measured measured(adapter_, rows, xa ? Ticket::cpu_xa : Ticket::cpu, take);
       measured.step.layer_s = layer_s;
       measured.step.planned_layers.assign(kLayers, layer_s + stall(costs, rows, xa));
@@ -192,7 +192,7 @@ TEST_F(StepLessons, HealFiguresOfWhichAllAreOffByAFactorOfThree) {
         for (int i = 0; i < 40; ++i) {
           std::vector<double> take(kLayers, stalled);
           std::fill_n(take.begin() + 4, device_has, layer_s);
-          take[3] += 20e-3;  // waited for
+          take[3] += 20e-3;  // a wait
           Measured measured(adapter_, {8}, Ticket::cpu, take);
           for (std::size_t l = 4; l < 4 + device_has; ++l) measured.set_ticket(l, 0, Ticket::gpu);
           measured.step.layer_s = costs.layer_time(8);

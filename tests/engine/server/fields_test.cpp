@@ -1,5 +1,4 @@
-// What the server makes of each field of a request: what it takes, refuses by name, or leaves
-// alone.
+// The server's treatment of each request field: accepted, refused by name, or ignored.
 #include "engine/server/messages/request/request_fields.h"
 #include "engine/server/messages/request/unsupported_fields.h"
 #include "server_fixture.h"

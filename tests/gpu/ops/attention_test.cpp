@@ -186,7 +186,7 @@ TEST_F(PagedAttention, CapsItsScores) {
   }
 }
 
-// Parts of a tile are merged in a cluster where it has all of them, else through memory.
+// Parts of a tile are merged in a cluster if it has all of them, otherwise through memory.
 TEST_F(PagedAttention, MergesPartsOfContextsOfAnyLength) {
   const bool all = device_->info().is_cuda;  // a host device has few parts, whatever the length
   const std::vector<std::int64_t> head_sizes =

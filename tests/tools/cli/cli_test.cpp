@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// A file that goes with the test.
+// A file that is removed at the end of the test.
 class ScratchFile {
  public:
   explicit ScratchFile(const std::string& text)
@@ -269,7 +269,7 @@ TEST(Cli, AWrongModelIsNamedAndExitsWithTwo) {
   }
 }
 
-// systemd does not start again what ended with 2: nothing would be better.
+// systemd does not restart a service that ended with 2, because a restart would not help.
 TEST(Cli, MistakesThatShowAtTheStartExitWithTwo) {
   const Finished empty = run_tandem(generate({}));
   EXPECT_EQ(empty.status, 2);

@@ -1,4 +1,4 @@
-// What `tandem generate` is called with: the demo's model, on the host.
+// The arguments of `tandem generate` in tests: the demo's model, on the host.
 #pragma once
 
 #include <string>

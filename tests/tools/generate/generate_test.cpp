@@ -1,4 +1,4 @@
-// `tandem generate` as it is typed.
+// Runs `tandem generate` as scripts do: real processes, their output, exit statuses and signals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// A sanitizer slows the start of a process severalfold: there one adapter stands for all.
+// A sanitizer makes the start of a process much slower, so one adapter has to do.
 const bool kAllAdapters = !sanitized();
 
 nlohmann::json golden() {
@@ -86,7 +86,7 @@ TEST(Generate, GivesTheGoldenTextsWithAndWithoutAdapters) {
 
 TEST(Generate, ReadsThePromptFromStandardInputAndPrintsJson) {
   const nlohmann::json gold = golden();
-  const nlohmann::json& one = gold["cases"][20];  // prompt 4, base
+  const nlohmann::json& one = gold["cases"][20];  // prompt 4, base model
   ASSERT_EQ(one["prompt"], 4);
   ASSERT_EQ(one["adapter"], "base");
   ProcessOptions options;
@@ -111,7 +111,7 @@ TEST(Generate, AppliesTheChatTemplateAndStops) {
                            "What does numpy.mean do?", "--dtype", "f32"}));
   ASSERT_EQ(run.status, 0) << run.error;
   const nlohmann::json answer = nlohmann::json::parse(run.output);
-  // Prompt 3 is this question as the template writes it.
+  // Prompt 3 is this question in the template's format.
   EXPECT_EQ(answer["usage"]["prompt_tokens"], gold["prompts"][3]["ids"].size());
   EXPECT_EQ(answer["text"], "Return the mean of the array elements.\n\n");
   EXPECT_EQ(answer["finish_reason"], "stop");

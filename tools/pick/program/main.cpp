@@ -1,7 +1,7 @@
 // tandem-pick: the program that `tandem pick` becomes after it has checked the settings.
 //
-// Threads: main waits for signals; gRPC's carry the streams and decide; the picker's loop listens
-// to the engines; the HTTP server's answer operators.
+// Threads: main waits for signals; gRPC's threads carry the streams and decide; the picker's loop
+// listens to the engines; the HTTP server's threads answer operators.
 
 #include <chrono>
 #include <csignal>
@@ -52,7 +52,7 @@ Status pick(const PickSettings& settings) {
   if (Status started = metrics.start(); !started) return started.with_context("metrics_port");
   TANDEM_TRY(server.start());
   host->start([&server](bool ready) { server.set_ready(ready); });
-  signals->set_graceful(true);  // before anyone is told, and may ask for the end
+  signals->set_graceful(true);  // before the address is announced: a client may ask for the end
   log::info("metrics on {}/metrics", HttpAddress{settings.metrics_host, metrics.port()}.text());
   log::info("listening on {} for Envoy, in front of {}, by policy {}",
             HttpAddress{settings.host, server.port()}.authority(), settings.engines.in_words(),

@@ -1,4 +1,5 @@
-// What strangers may ask of a text: refused by name before anything is made of it.
+// Constraints from untrusted clients are checked, and refused with the name of the field, before
+// any of them is compiled.
 #include "engine/constraint/check/constraint_check.h"
 
 #include <gmock/gmock.h>

@@ -162,7 +162,7 @@ TEST(TandemPolicy, ReplicatesHotAdaptersAndBoundsReplicasOfColdOnes) {
   EXPECT_LT(cold->choose(request, engines).engine, engine_at(4));
 }
 
-// What people are shown is what has decided.
+// The displayed terms are those that decide.
 TEST(CostEstimate, TellsTermsThatMakeUpTheCost) {
   RouteRequest request = a_request(64);
   request.slo_ttft_s = 1e-6;
@@ -179,7 +179,7 @@ TEST(CostEstimate, TellsTermsThatMakeUpTheCost) {
 }
 
 TEST(CostEstimate, ChargesALoadToAllThatWait) {
-  // The load is over before the step under way: nobody stalls for it now.
+  // The load ends before the current step, so nothing stalls for it now.
   const RouteRequest request = a_request(64);
   EngineView engine = running(idle_engine(), 20, 16);
   const auto price_s = [&] {

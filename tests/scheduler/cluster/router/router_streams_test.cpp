@@ -19,7 +19,7 @@ TEST_F(RouterTest, PassesAStreamOnWithoutTheRoutersComments) {
   EXPECT_EQ(response.headers.at("content-type"), "text/event-stream");
   EXPECT_EQ(response.body.find(":tokens"), std::string::npos);
   const auto events = events_of(response.body);
-  ASSERT_EQ(events.size(), 4U);  // one of four tokens is held back
+  ASSERT_EQ(events.size(), 4U);  // the text of one of four tokens is held back
   EXPECT_EQ(events.back(), "[DONE]");
   EXPECT_EQ(json::parse(events[0])["id"], engine.last_request()["id"]);
   EXPECT_EQ(engine.last_request()["request"], stream_request(4));
@@ -45,10 +45,10 @@ TEST_F(RouterTest, ContinuesABrokenStreamWhereverItBreaks) {
       script.within_event = random() % 2 == 0;
       (i % 3 == 0 ? script.break_at : i % 3 == 1 ? script.move_at : script.error_at) = at;
       dying.set_script(script);
-      // Whichever engine it comes to first: half of them meet the script.
+      // Either engine may come first, so half of the requests meet the script.
       EXPECT_EQ(by_choice(stream(request)), whole)
           << "n " << n << ", at " << at << ", kind " << i % 3;
-      // A doubted engine gets nothing until its next report.
+      // A doubted engine gets no requests until its next report.
       ASSERT_TRUE(eventually([&] {
         const json now = stats();
         return now["engines"][0]["accepts"].get<bool>() && now["engines"][1]["accepts"].get<bool>();

@@ -1,4 +1,4 @@
-// Which engine gets a request, over real sockets, in front of stub engines.
+// The choice of an engine for a request, over real sockets, in front of stub engines.
 #include <chrono>
 #include <future>
 #include <memory>

@@ -1,5 +1,5 @@
-// A machine whose workers were held up for some steps: what plans, what is learnt of costs and what
-// is remembered of plans come to together. No step is bad for good because of what is over.
+// Workers stall for some steps. The tests check plans, learned costs and remembered plans together:
+// no kind of step stays slow after the stalls are over.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -114,9 +114,9 @@ class LearningEngine {
     return choose_step(costs_, request, memory_);
   }
 
-  // From layers whose successor does not wait, else nobody sees where they ended.
+  // Learns from a layer only if the next one must not wait, or its end is not visible.
   void learn(const Step& step, double layer_s) {
-    std::array<std::vector<std::pair<double, double>>, kNumStallKinds> seen;  // ratio, by figures
+    std::array<std::vector<std::pair<double, double>>, kNumStallKinds> seen;  // ratio, model_s
     for (std::size_t l = 0; l + 1 < kLayers; ++l) {
       const Step::Layer& layer = step.layers[l];
       if (layer.work.sites == 0 || step.layers[l + 1].may_wait) continue;
@@ -137,7 +137,7 @@ class LearningEngine {
   PlanMemory memory_;
 };
 
-// What the best of the three ways takes if nothing holds workers up.
+// Returns the time of the best of the three ways if workers do not stall.
 double best_of(const Kind& kind) {
   const CostModel truth = machine(kind);
   double best = std::numeric_limits<double>::infinity();

@@ -100,7 +100,7 @@ TEST(PlanMemory, GoesByTheStepThatWasNotHeldUpIfItSawTwo) {
   EXPECT_DOUBLE_EQ(expected_after(0.5, 0.8), 0.8);
 }
 
-// A worker that was held up once changes nothing.
+// A single stall changes nothing.
 TEST(PlanMemory, ForgetsWhatHappenedOnce) {
   PlanMemory memory;
   for (int i = 0; i < 20; ++i) {

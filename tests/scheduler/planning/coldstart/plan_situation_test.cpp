@@ -1,4 +1,4 @@
-// Which steps count as alike: scheduler/planning/coldstart/plan_situation.h.
+// Tests which steps count as alike: scheduler/planning/coldstart/plan_situation.h.
 #include <gtest/gtest.h>
 
 #include "scheduler/planning/coldstart/plan_situation.h"
