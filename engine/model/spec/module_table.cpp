@@ -15,14 +15,14 @@ std::string_view AdaptedModule::name() const {
 ModuleTable::ModuleTable(std::vector<AdaptedModule> rows) : rows_(std::move(rows)) {
   TANDEM_CHECK(std::ranges::is_sorted(rows_, {}, &AdaptedModule::site) && num_sites() <= kMaxSites,
                "{} modules at {} sites", rows_.size(), num_sites());
-  for (std::size_t m = 0; m < rows_.size(); ++m) {
-    TANDEM_CHECK(find(rows_[m].name()) == m, "two modules are named {}", rows_[m].name());
-  }
   for (std::size_t site = 0; site < kMaxSites; ++site) {
     const auto of_site = [&](const AdaptedModule& row) { return index(row.site) == site; };
     const auto count = static_cast<std::size_t>(std::ranges::count_if(rows_, of_site));
     TANDEM_CHECK(count <= kMaxModulesOfSite, "{} modules at site {}", count, site);
     first_[site + 1] = first_[site] + count;
+  }
+  for (std::size_t m = 0; m < rows_.size(); ++m) {
+    TANDEM_CHECK(find(rows_[m].name()) == m, "two modules are named {}", rows_[m].name());
   }
 }
 
