@@ -37,7 +37,7 @@ void append_keys(LayerStep& step, const Layer& layer, const TensorView& rotary) 
 }
 
 std::int32_t window_in(const StepInput& input, const AttentionSpec& spec) {
-  if (!input.padded && input.max_kv_len <= spec.window) return 0;
+  if (input.max_kv_len <= spec.window) return 0;
   return static_cast<std::int32_t>(spec.window);
 }
 

@@ -10,9 +10,8 @@ namespace tandem {
 // `rotary`: the table of the layer's rotary embedding, [positions, 2, pairs] f32; rank 0: none.
 void append_keys(LayerStep& step, const Layer& layer, const TensorView& rotary);
 
-// The window of the layer's attention in this step. 0: no row has a key before its window, so that
-// a device may take its kernels for whole contexts. A recording serves later steps, with longer
-// ones.
+// The window of the layer's attention in this step. 0: no row has a key before its window, nor, of
+// a recorded step, ever will have, so that a device may take its kernels for whole contexts.
 std::int32_t window_in(const StepInput& input, const AttentionSpec& spec);
 
 // Computes step.work.attention, the attention of the rows over the keys of their sequences.

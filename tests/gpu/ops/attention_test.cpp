@@ -126,7 +126,7 @@ class PagedAttention : public OpsTest {
 
   void replay(DType dtype, std::int64_t group, std::int32_t rows, std::size_t num_sequences,
               const std::function<std::vector<Shape::Sequence>(int)>& next,
-              std::int32_t max_keys = 600);
+              std::int32_t max_keys = 600, std::int32_t window = 0, float softcap = 0);
 
   // Computes attention over a random cache.
   void check(const Shape& shape) {
@@ -381,8 +381,8 @@ TEST_F(PagedAttention, TakesPromptsOfManySequences) {
 void PagedAttention::replay(DType dtype, std::int64_t group, std::int32_t rows,
                             std::size_t num_sequences,
                             const std::function<std::vector<Shape::Sequence>(int)>& next,
-                            std::int32_t max_keys) {
-  Shape shape{dtype, 2, group, 64, 16, next(0)};
+                            std::int32_t max_keys, std::int32_t window, float softcap) {
+  Shape shape{dtype, 2, group, 64, 16, next(0), 2, window, softcap};
   const auto pages = static_cast<std::int64_t>(num_sequences) * (max_keys / shape.page_tokens + 1);
   const std::int64_t width = shape.kv_heads * shape.group * shape.d;
   const TestTensor cache = cache_of(shape, pages);
@@ -466,6 +466,21 @@ TEST_F(PagedAttention, ReplaysARecordingForContextsThatOutgrowACluster) {
           return sequences;
         },
         9000);
+  }
+}
+
+// Most items of the long contexts lie before the window, and see no key.
+TEST_F(PagedAttention, ReplaysARecordingWithAWindowAndACap) {
+  constexpr std::int32_t kLengths[] = {20, 600, 5000};
+  for (const auto& [window, softcap] : {std::pair(1, 0.0F), {50, 0.0F}, {1000, 3.0F}}) {
+    replay(
+        DType::bf16, 4, 3, 3,
+        [&](int round) {
+          std::vector<Shape::Sequence> sequences;
+          for (int s = 0; s < 3; ++s) sequences.push_back({1, kLengths[(round + s) % 3]});
+          return sequences;
+        },
+        5000, window, softcap);
   }
 }
 
