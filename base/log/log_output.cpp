@@ -29,7 +29,7 @@ void LogOutput::look_at_stderr() {
   if (own_ >= 0) way_ = Way::non_blocking;
 }
 
-// Returns the number of bytes taken; -1: none for now.
+// Returns the number of bytes taken; -1: the reader has no room yet.
 std::ptrdiff_t LogOutput::send(std::string_view bytes) {
   if (way_ == Way::direct) {
     pollfd ready{STDERR_FILENO, POLLOUT, 0};

@@ -26,8 +26,8 @@ struct PlannedEntry {
   bool is_void() const { return sequence->has_voided(replays); }
 };
 
-// Fills in both outputs, in the order of `scheduled`, and lets the sequences enter the step: their
-// next tokens are placeholders from now on. The adapters must be on the device or loading.
+// Fills in both outputs, in the order of `scheduled`, and lets the sequences enter the step: until
+// it has ended, their next tokens are placeholders. The adapters must be on the device or loading.
 void build_plan(std::span<const ScheduledSequence> scheduled,
                 std::span<const TokenId> eos_token_ids, const DeviceTier& tier, StepPlan& plan,
                 std::vector<PlannedEntry>& entries);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "engine/loader/peft/peft_config.h"
+#include "engine/model/spec/text_model_places.h"
 
 namespace tandem {
 namespace {
@@ -63,10 +64,9 @@ Result<bool> is_layer_selected(const PeftConfig& peft, const std::vector<PythonR
   return has_index && std::binary_search(peft.layers.begin(), peft.layers.end(), layer);
 }
 
+// `path` is not excluded.
 Result<bool> is_targeted(const PeftConfig& peft, const std::vector<PythonRegex>& patterns,
                          std::int64_t layer, std::string_view path) {
-  TANDEM_ASSIGN(const bool excluded, is_excluded(peft, path));
-  if (excluded) return false;
   Match match = Match::by_end;
   if (!peft.all_linear) {
     TANDEM_ASSIGN(match, peft.targets.match(path));
@@ -102,31 +102,48 @@ std::string path_in_layer(const ModelSpec& spec, std::int64_t layer, std::string
                      path);
 }
 
-// The roots that a multimodal base may have before the layers of its text model, newest first.
-constexpr std::array<std::string_view, 2> kRootsOfText = {"model.language_model.",
-                                                          "language_model.model."};
-
 // The path with each of the roots that PEFT may have seen before it.
 std::vector<std::string> spellings_of(const ModelSpec& spec, const std::string& path) {
   std::vector<std::string> spellings = {path};
   if (!spec.names.multimodal) return spellings;
-  for (const std::string_view root : kRootsOfText) {
-    spellings.push_back(std::string(root) + path.substr(spec.names.root.size()));
+  for (const TextModelPlace& place : kTextModelPlaces) {
+    spellings.push_back(std::string(place.root) + path.substr(spec.names.root.size()));
   }
   return spellings;
 }
 
-// As is_targeted(), for a path of any spelling: one that is excluded counts for all.
+// True if a spelling is targeted and none is excluded.
 Result<bool> is_any_targeted(const PeftConfig& peft, const std::vector<PythonRegex>& patterns,
                              std::int64_t layer, const std::vector<std::string>& spellings) {
-  bool any = false;
   for (const std::string& path : spellings) {
     TANDEM_ASSIGN(const bool excluded, is_excluded(peft, path));
     if (excluded) return false;
-    TANDEM_ASSIGN(const bool targeted, is_targeted(peft, patterns, layer, path));
-    any = any || targeted;
   }
-  return any;
+  for (const std::string& path : spellings) {
+    TANDEM_ASSIGN(const bool targeted, is_targeted(peft, patterns, layer, path));
+    if (targeted) return true;
+  }
+  return false;
+}
+
+// A module as the adapter names it; without spellings, the adapter does not adapt it.
+struct Target {
+  std::vector<std::string> spellings;  // the first is the path below the root of a text model
+  bool fused = false;                  // as PlannedModule::fused
+};
+
+// A fused module goes before its part, as it is the one that the base has.
+Result<Target> find_target(const PeftConfig& peft, const std::vector<PythonRegex>& patterns,
+                           const ModelSpec& spec, std::int64_t layer, std::size_t module) {
+  for (const bool fused : {true, false}) {
+    const std::string path =
+        fused ? fused_module_path(spec, layer, module) : module_path(spec, layer, module);
+    if (path.empty()) continue;
+    Target target{spellings_of(spec, path), fused};
+    TANDEM_ASSIGN(const bool targeted, is_any_targeted(peft, patterns, layer, target.spellings));
+    if (targeted) return target;
+  }
+  return Target();
 }
 
 Result<std::optional<double>> find_any(const PatternMap& patterns,
@@ -151,9 +168,9 @@ std::string fused_module_path(const ModelSpec& spec, std::int64_t layer, std::si
 
 std::optional<std::string> path_in_text_model(const ModelSpec& spec, std::string_view path) {
   if (!spec.names.multimodal) return std::string(path);
-  for (const std::string_view root : kRootsOfText) {
-    if (path.starts_with(root)) {
-      return std::string(spec.names.root) + std::string(path.substr(root.size()));
+  for (const TextModelPlace& place : kTextModelPlaces) {
+    if (path.starts_with(place.root)) {
+      return std::string(spec.names.root) + std::string(path.substr(place.root.size()));
     }
   }
   for (const std::string_view part : {"vision_tower.", "multi_modal_projector."}) {
@@ -170,25 +187,14 @@ Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const Mo
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     for (std::size_t module = 0; module < spec.modules.size(); ++module) {
       if (module_out(spec, layer, module) == 0) continue;
-      std::string path = fused_module_path(spec, layer, module);
-      bool fused = !path.empty();
-      bool targeted = false;
-      if (fused) {
-        TANDEM_ASSIGN(targeted, is_any_targeted(peft, patterns, layer, spellings_of(spec, path)));
-      }
-      if (!targeted) {
-        fused = false;
-        path = module_path(spec, layer, module);
-        TANDEM_ASSIGN(targeted, is_any_targeted(peft, patterns, layer, spellings_of(spec, path)));
-      }
-      if (!targeted) continue;
-      const std::vector<std::string> spellings = spellings_of(spec, path);
-      TANDEM_ASSIGN(const auto own_rank, find_any(peft.rank_pattern, spellings));
-      TANDEM_ASSIGN(const auto own_alpha, find_any(peft.alpha_pattern, spellings));
+      TANDEM_ASSIGN(Target target, find_target(peft, patterns, spec, layer, module));
+      if (target.spellings.empty()) continue;
+      TANDEM_ASSIGN(const auto own_rank, find_any(peft.rank_pattern, target.spellings));
+      TANDEM_ASSIGN(const auto own_alpha, find_any(peft.alpha_pattern, target.spellings));
       const std::int64_t rank = own_rank ? static_cast<std::int64_t>(*own_rank) : peft.rank;
       const auto r = static_cast<double>(rank);
       const double alpha = own_alpha.value_or(peft.alpha);
-      plan.push_back({layer, module, std::move(path), fused, rank,
+      plan.push_back({layer, module, std::move(target.spellings.front()), target.fused, rank,
                       alpha / (peft.use_rslora ? std::sqrt(r) : r)});
     }
   }

@@ -117,10 +117,10 @@ Result<ModelSpec> read_spec(const Json& json) {
   CheckpointConfig config(json);
   const Family* const family = find_family(config);
   if (family == nullptr) return config.status();
-  refuse_unsupported(config);
-  TANDEM_TRY(config.status());
   const Json* text = &json;
   if (!family->text_config.empty()) {
+    refuse_unsupported(config);
+    TANDEM_TRY(config.status());
     text = config.find(family->text_config);
     if (text == nullptr || !text->is_object()) {
       return invalid("'{}' is missing", family->text_config);

@@ -16,14 +16,10 @@ void make_input(LayerStep& step, const BlockInput& input) {
 
 // Adds up the ranks' parts, and adds the sum to the residual or puts it there.
 void reduce(LayerStep& step, const TensorView& part, bool accumulate, const BlockInput& input) {
-  if (input.wanted && input.norm.rank == 0) {
-    step.stream.all_reduce(
-        {step.part.communicator, part, step.work.residual, accumulate, {}, 0, {}});
-    make_input(step, input);
-    return;
-  }
+  const bool norms = input.norm.rank != 0;
   step.stream.all_reduce({step.part.communicator, part, step.work.residual, accumulate, input.norm,
-                          step.part.residual_eps(), input.wanted ? step.work.x : TensorView()});
+                          step.part.residual_eps(), norms ? step.work.x : TensorView()});
+  if (!norms) make_input(step, input);
 }
 
 }  // namespace

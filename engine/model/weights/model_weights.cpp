@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/log/log.h"
+#include "engine/model/spec/text_model_places.h"
 
 namespace tandem {
 namespace {
@@ -118,17 +119,15 @@ std::size_t ModelWeights::bytes_needed(const ModelSpec& spec, Shard shard, DType
 }
 
 TensorNames with_root_of(TensorNames names, const WeightSource& source) {
-  constexpr std::pair<std::string_view, std::string_view> kRootsAndHeads[] = {
-      {"model.", "lm_head.weight"},
-      {"language_model.model.", "language_model.lm_head.weight"},
-      {"model.language_model.", "lm_head.weight"}};
-  for (const auto& [root, head] : kRootsAndHeads) {
-    if (!source.has(std::string(root) + std::string(names.embedding))) continue;
-    if (root != names.root) {
-      log::info("the text model of the checkpoint is loaded; its other tensors are left out");
-    }
-    names.root = root;
-    names.head = head;
+  const auto has_below = [&](std::string_view root) {
+    return source.has(std::string(root) + std::string(names.embedding));
+  };
+  if (has_below(names.root)) return names;
+  for (const TextModelPlace& place : kTextModelPlaces) {
+    if (!has_below(place.root)) continue;
+    log::info("the text model of the checkpoint is loaded; its other tensors are left out");
+    names.root = place.root;
+    names.head = place.head;
     break;
   }
   return names;

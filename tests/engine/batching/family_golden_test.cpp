@@ -14,7 +14,7 @@
 #include "engine/loader/shard.h"
 #include "engine/model/families/registry.h"
 #include "tests/support/golden.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/golden_request.h"
 #include "tests/support/test_engine.h"
 
 namespace tandem::test {
@@ -70,11 +70,7 @@ class FamilyGolden : public ::testing::TestWithParam<GoldenModel> {
     const std::vector<GoldenCase> cases = read_golden(GetParam().golden);
     std::vector<std::unique_ptr<Generation>> running;
     for (const GoldenCase& golden : cases) {
-      GenerationRequest request =
-          greedy(golden.prompt, static_cast<std::int32_t>(golden.output.size()), golden.adapter);
-      request.skip_special_tokens = false;
-      request.num_logprobs = 0;
-      running.push_back(engine->engine->submit(request).value());
+      running.push_back(engine->engine->submit(request_for(golden)).value());
     }
     for (std::size_t i = 0; i < cases.size(); ++i) {
       expect_golden(collect(*running[i])[0], cases[i]);
@@ -87,7 +83,6 @@ TEST_P(FamilyGolden, AgreesWithTransformersInMixedBatches) {
 }
 
 TEST_P(FamilyGolden, AgreesWithPromptsInChunksOfSevenAndSmallPages) {
-  if (sanitized()) GTEST_SKIP() << "one pass over each family is enough here";
   EngineOptions options = small_engine_options();
   options.max_prefill_chunk = 7;
   options.page_tokens = 4;

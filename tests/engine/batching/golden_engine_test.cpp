@@ -15,6 +15,7 @@
 #include "engine/memory/pool_layout.h"
 #include "engine/model/families/registry.h"
 #include "tests/support/golden.h"
+#include "tests/support/golden_request.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/test_engine.h"
 
@@ -53,14 +54,6 @@ std::vector<GoldenCase> cases_of(const GoldenModel& model, [[maybe_unused]] std:
   std::vector<GoldenCase> some;
   for (std::size_t i = 0; i < cases.size(); i += share) some.push_back(std::move(cases[i]));
   return some;
-}
-
-GenerationRequest request_for(const GoldenCase& golden) {
-  GenerationRequest request =
-      greedy(golden.prompt, static_cast<std::int32_t>(golden.output.size()), golden.adapter);
-  request.skip_special_tokens = false;
-  request.num_logprobs = 0;
-  return request;
 }
 
 struct Setting {
