@@ -19,8 +19,8 @@ namespace tandem {
 
 namespace {
 
-// Page ids of all sequences of a step. They share pages, so there may be more ids than pages, but
-// there is a limit, as memory is allocated for them.
+// Page ids of all sequences of a step, of a group of layers. They share pages, so there may be more
+// ids than pages, but there is a limit, as memory is allocated for them.
 std::int32_t max_page_ids(const EngineOptions& options) {
   const std::int64_t longest =
       (options.max_model_len + options.page_tokens - 1) / options.page_tokens;
@@ -59,7 +59,8 @@ BatchLimits batch_limits(const EngineOptions& options) {
           max_page_ids(options)};
 }
 
-ExecutorOptions executor_options(const EngineOptions& options, ColdStartLog* cold_starts) {
+ExecutorOptions executor_options(const EngineOptions& options, const KvGroups& groups,
+                                 ColdStartLog* cold_starts) {
   const std::int32_t samples = max_logit_rows(options.max_num_seqs);
   ExecutorOptions result;
   result.model = {options.max_num_batched_tokens, samples, options.max_model_len,
@@ -70,6 +71,7 @@ ExecutorOptions executor_options(const EngineOptions& options, ColdStartLog* col
                  max_page_ids(options),
                  max_history(options.max_model_len),
                  options.max_num_seqs * kMaxBiasesPerSequence};
+  result.step.page_groups = groups.count();
   result.max_device_adapters = std::min(options.max_device_adapters, options.max_adapters);
   result.overlap = options.overlap;
   result.just_in_time = options.just_in_time;
@@ -104,9 +106,9 @@ AdapterStoreOptions store_options(const EngineOptions& options, std::int32_t num
   return result;
 }
 
-RecordedSettings recorded_settings(const EngineOptions& options, const ModelSpec& config,
-                                   DType dtype) {
-  const ExecutorOptions executor = executor_options(options, nullptr);
+RecordedSettings recorded_settings(const EngineOptions& options, const KvGroups& groups,
+                                   const ModelSpec& config, DType dtype) {
+  const ExecutorOptions executor = executor_options(options, groups, nullptr);
   RecordedSettings settings;
   settings.source = options.recording.source;
   settings.dtype = dtype;
@@ -131,13 +133,13 @@ EngineStats first_stats(const EngineOptions& options) {
 
 }  // namespace
 
-Engine::Engine(const EngineOptions& options, const PoolLayout& layout, const Tokenizer& tokenizer,
+Engine::Engine(const EngineOptions& options, const PoolShape& pool, const Tokenizer& tokenizer,
                const Clock& clock)
     : options_(options),
       tokenizer_(&tokenizer),
       clock_(&clock),
       cold_starts_(clock),
-      pool_(options.num_pages, options.page_tokens, layout.chunks_per_page),
+      pool_(pool),
       prefixes_(options.prefix_cache ? std::make_unique<PrefixCache>(pool_) : nullptr),
       inbox_(options.max_queue, first_stats(options)),
       seeds_(std::random_device{}()) {}
@@ -152,20 +154,20 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
       options.max_num_batched_tokens <= 0) {
     return invalid("max_model_len, max_num_seqs and max_num_batched_tokens must be positive");
   }
-  const std::int64_t room = std::int64_t{options.num_pages} * options.page_tokens;
-  if (room < options.max_model_len) {
-    return error(
-        StatusCode::resource_exhausted,
-        "the page pool holds {} tokens, fewer than one sequence of max_model_len {}; raise "
-        "pool_gb or lower max_model_len",
-        room, options.max_model_len);
-  }
   const auto num_devices = static_cast<std::int32_t>(devices.size());
   TANDEM_TRY(check_shards(config, num_devices));
   Device& device = *devices.front();
   const PoolLayout layout =
       PoolLayout::of(shape_of_shard(config, num_devices), dtype, options.page_tokens);
-  std::unique_ptr<Engine> engine(new Engine(options, layout, tokenizer, clock));
+  const PoolShape pool = layout.pool(options.num_pages, options.max_num_batched_tokens);
+  if (pool.pages_for(options.max_model_len) > pool.num_pages) {
+    return error(
+        StatusCode::resource_exhausted,
+        "the page pool holds {} tokens, fewer than one sequence of max_model_len {}; raise "
+        "pool_gb or lower max_model_len",
+        pool.longest_with(pool.num_pages), options.max_model_len);
+  }
+  std::unique_ptr<Engine> engine(new Engine(options, pool, tokenizer, clock));
   TANDEM_ASSIGN(engine->adapters_,
                 AdapterStore::create(device, config, dtype,
                                      store_options(options, num_devices, &engine->cold_starts_)));
@@ -174,10 +176,10 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
   constraints.program = options.constraint_program;
   engine->constraints_ = std::make_unique<ConstraintCompiler>(
       tokenizer, static_cast<std::int32_t>(config.vocab_size), config.eos_token_ids, constraints);
-  TANDEM_ASSIGN(
-      engine->executor_,
-      Executor::create(executor_options(options, &engine->cold_starts_), config, weights, dtype,
-                       devices, engine->pool_, engine->adapters_->host_tier(), clock, progress));
+  TANDEM_ASSIGN(engine->executor_,
+                Executor::create(executor_options(options, pool.groups, &engine->cold_starts_),
+                                 config, weights, dtype, devices, engine->pool_,
+                                 engine->adapters_->host_tier(), clock, progress));
   std::vector<int> cpus;
   if (device.info().is_cuda) cpus = own_cores(options.handoff);
   if (cpus.size() > devices.size()) {  // one is left for the engine thread
@@ -197,11 +199,11 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
     engine->cold_starts_.forget();
   }
   if (!options.recording.path.empty()) {
-    TANDEM_ASSIGN(
-        engine->recording_,
-        RecordingWriter::create(options.recording.path, recorded_settings(options, config, dtype)));
+    TANDEM_ASSIGN(engine->recording_,
+                  RecordingWriter::create(options.recording.path,
+                                          recorded_settings(options, pool.groups, config, dtype)));
   }
-  const EngineView view = first_view(options, config, dtype);
+  const EngineView view = first_view(options, engine->pool_.shape(), config, dtype);
   engine->inbox_.publish(view, std::nullopt);
   engine->loop_ = std::make_unique<EngineLoop>(
       engine->options_, batch_limits(options),

@@ -97,10 +97,11 @@ class Engine final : public GenerationService {
   AdapterStore& adapter_store() { return *adapters_; }
   const Model& model() const { return executor_->model(); }
   const EngineOptions& options() const { return options_; }
+  const PoolShape& pool_shape() const { return pool_.shape(); }
 
  private:
   Status resolve_constraint(GenerationRequest& request);
-  Engine(const EngineOptions& options, const PoolLayout& layout, const Tokenizer& tokenizer,
+  Engine(const EngineOptions& options, const PoolShape& pool, const Tokenizer& tokenizer,
          const Clock& clock);
 
   const EngineOptions options_;

@@ -45,7 +45,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, const BatchLimits& limits, 
                   parts.cold_starts, parts.clock),
       report_(parts.view, parts.pool, parts.chunk_bytes),
       hopeless_(StatusCode::fatal, "the engine has no memory left to go on with") {
-  pool_->set_costs(reclaim_costs(parts.view, pool_->shape().page_tokens));
+  pool_->set_costs(reclaim_costs(parts.view, pool_->shape()));
   scheduler_.set_gate(gate_);
   Handoff* const handoff = executor_->handoff();
   if (handoff == nullptr) return;
@@ -412,7 +412,7 @@ void EngineLoop::publish_view() {
   const TimePoint now = clock_->now();
   if (!report_.is_due(now, step_was_empty_)) return;
   const EngineView& view = report_.look(scheduler_, executor_->tier(), now);
-  pool_->set_costs(reclaim_costs(view, pool_->shape().page_tokens));
+  pool_->set_costs(reclaim_costs(view, pool_->shape()));
   inbox_->publish(view, report_.step_ends());
 }
 

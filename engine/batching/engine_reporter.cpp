@@ -39,13 +39,14 @@ void add_waiting(const Sequence& sequence, EngineView& view) {
   view.kv_free_tokens -= tokens;
 }
 
-ReclaimCosts reclaim_costs(const EngineView& view, std::int32_t page_tokens) {
+ReclaimCosts reclaim_costs(const EngineView& view, const PoolShape& pool) {
   if (view.costs.prefill_token_s <= 0) return {};  // unknown
-  return {.kv_page = view.costs.prefill_token_s * page_tokens,
+  return {.kv_page = view.costs.prefill_token_s * pool.page_tokens / pool.groups.count(),
           .adapter_byte = 1 / view.cold.link_bytes_per_s};
 }
 
-EngineView first_view(const EngineOptions& options, const ModelSpec& config, DType dtype) {
+EngineView first_view(const EngineOptions& options, const PoolShape& pool, const ModelSpec& config,
+                      DType dtype) {
   const ModelSizes sizes = sizes_of(config, dtype);
   const CostModel& costs = options.handoff.costs;
   const bool has_workers = hands_over(options.adapter_mode) && !options.handoff.groups.empty();
@@ -54,7 +55,7 @@ EngineView first_view(const EngineOptions& options, const ModelSpec& config, DTy
   view.cold = first_cold_costs(costs, sizes, has_workers);
   view.prefix_cache = options.prefix_cache;
   view.max_requests = options.max_num_seqs;
-  view.kv_tokens = std::int64_t{options.num_pages} * options.page_tokens;
+  view.kv_tokens = pool.tokens_in(pool.num_pages);
   view.kv_free_tokens = view.kv_tokens;
   return view;
 }
@@ -106,7 +107,7 @@ const EngineView& EngineReporter::look(const ContinuousBatcher& scheduler,
   looked_ = now;
   const std::int64_t available = pool_->available_pages();
   view_.costs = tracker_.costs();
-  view_.kv_free_tokens = available * pool_->shape().page_tokens;
+  view_.kv_free_tokens = pool_->shape().tokens_in(available);
   view_.adapter_free_bytes =
       (available * pool_->shape().chunks_per_page + pool_->counts().spare_chunks) * chunk_bytes_;
   view_.link_queue_bytes = adapters.loads().bytes_loading();

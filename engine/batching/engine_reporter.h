@@ -30,10 +30,11 @@ namespace tandem {
 void add_waiting(const Sequence& sequence, EngineView& view);
 
 // The costs of restoring evicted adapters and KV pages, according to the view.
-ReclaimCosts reclaim_costs(const EngineView& view, std::int32_t page_tokens);
+ReclaimCosts reclaim_costs(const EngineView& view, const PoolShape& pool);
 
 // The view before anything has run.
-EngineView first_view(const EngineOptions& options, const ModelSpec& config, DType dtype);
+EngineView first_view(const EngineOptions& options, const PoolShape& pool, const ModelSpec& config,
+                      DType dtype);
 
 class EngineReporter {
  public:

@@ -70,8 +70,9 @@ class Calibration {
     word() = 0;
     // The other half of the pool is for adapters.
     const auto tokens = std::min<std::int64_t>(
-        options_.max_rows, std::int64_t{pool_.num_free()} / 2 * pool_.shape().page_tokens);
-    for (std::int64_t i = 0; i < tokens / pool_.shape().page_tokens; ++i) {
+        options_.max_rows, pool_.shape().tokens_in(std::int64_t{pool_.num_free()} / 2));
+    const std::int64_t pages = tokens / pool_.shape().page_tokens * pool_.shape().groups.count();
+    for (std::int64_t i = 0; i < pages; ++i) {
       pages_.push_back(pool_.take_page());
     }
     const Adapter adapter = make_dummy_adapter(config_, dtype, std::min(kRank, options_.max_rank),
@@ -106,7 +107,7 @@ class Calibration {
   std::uint32_t& word() { return *reinterpret_cast<std::uint32_t*>(word_.data()); }
   double left() const { return seconds_between(clock_.now(), end_); }
   std::int32_t pages_of(std::int32_t rows) const {
-    return (rows + pool_.shape().page_tokens - 1) / pool_.shape().page_tokens;
+    return pool_.shape().table_pages(rows) * pool_.shape().groups.count();
   }
   // True if a step of `count` prompts of `rows` rows each fits.
   bool has_room(std::size_t count, std::int32_t rows) const {

@@ -102,8 +102,10 @@ Status check_plan(const StepPlan& plan, const PlanLimits& limits, std::int32_t s
     }
     const std::int64_t needed =
         (entry.start + entry.tokens.count + limits.page_tokens - 1) / limits.page_tokens;
-    if (entry.pages.count < needed) {
-      return invalid("{} pages where {} are needed", entry.pages.count, needed);
+    if (entry.pages.count < needed * step.page_groups ||
+        entry.pages.count % step.page_groups != 0) {
+      return invalid("{} pages where {} are needed for each of {} groups of layers",
+                     entry.pages.count, needed, step.page_groups);
     }
     used_pages += needed;
     for (std::int32_t i = 0; i < entry.samples.count; ++i) {

@@ -13,7 +13,7 @@ namespace tandem {
 struct PlanLimits {
   ModelLimits model;
   StepLimits step;
-  std::int32_t num_pages = 0;
+  std::int32_t num_pages = 0;  // the null page included, if there is one
   std::int32_t page_tokens = 0;
   std::int64_t vocab_size = 0;
 };

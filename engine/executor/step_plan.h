@@ -29,8 +29,10 @@ struct StepPlan {
   struct Entry {
     std::uint64_t id = 0;  // chosen by the caller
     std::int64_t start = 0;
-    Range tokens;         // in `tokens`; at least one
-    Range pages;          // in `pages`: the block table up to the last token, or beyond it
+    Range tokens;  // in `tokens`; at least one
+    // In `pages`: the block table up to the last token, or beyond it; of each group of layers
+    // (KvGroups) one after another, of equal lengths.
+    Range pages;
     Range samples;        // in `samples`; empty until the last piece of a prompt
     AdapterSlot adapter;  // no slot: the base model
   };

@@ -6,16 +6,18 @@
 
 namespace tandem {
 
-PagePool::PagePool(std::int32_t num_pages, std::int32_t page_tokens, std::int32_t chunks_per_page)
-    : shape_{num_pages, page_tokens, chunks_per_page},
-      free_(num_pages),
-      pages_(static_cast<std::size_t>(num_pages)),
-      chunk_owned_(static_cast<std::size_t>(num_pages) * static_cast<std::size_t>(chunks_per_page),
+PagePool::PagePool(const PoolShape& shape)
+    : shape_(shape),
+      free_(shape.num_pages),
+      pages_(static_cast<std::size_t>(shape.num_pages)),
+      chunk_owned_(static_cast<std::size_t>(shape.num_pages) *
+                       static_cast<std::size_t>(shape.chunks_per_page),
                    false) {
-  TANDEM_CHECK(num_pages > 0 && page_tokens > 0 && chunks_per_page > 0,
-               "{} pages of {} tokens or {} chunks", num_pages, page_tokens, chunks_per_page);
-  if (chunks_per_page == 1) return;  // a page never belongs to an adapter in part
-  for (std::int32_t page = 0; page < num_pages; ++page) {
+  TANDEM_CHECK(shape.num_pages > 0 && shape.page_tokens > 0 && shape.chunks_per_page > 0,
+               "{} pages of {} tokens or {} chunks", shape.num_pages, shape.page_tokens,
+               shape.chunks_per_page);
+  if (shape.chunks_per_page == 1) return;  // a page never belongs to an adapter in part
+  for (std::int32_t page = 0; page < shape.num_pages; ++page) {
     pages_[PageId(page).index()].partial =
         partial_.extract(partial_.emplace(0, PageId(page)).first);
   }

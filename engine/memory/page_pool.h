@@ -24,6 +24,7 @@
 
 #include "engine/memory/chunk_table.h"
 #include "engine/memory/free_pages.h"
+#include "engine/memory/pool_shape.h"
 #include "engine/memory/reclaimable.h"
 
 namespace tandem {
@@ -36,15 +37,6 @@ struct PoolCounts {
   std::int32_t adapter = 0;
   std::int64_t chunks = 0;        // held by adapters
   std::int64_t spare_chunks = 0;  // free, but in pages of adapters, so unusable for KV
-};
-
-struct PoolShape {
-  std::int32_t num_pages = 0;
-  std::int32_t page_tokens = 0;
-  std::int32_t chunks_per_page = 1;
-  std::int32_t pages_for(std::int64_t tokens) const {
-    return static_cast<std::int32_t>((tokens + page_tokens - 1) / page_tokens);
-  }
 };
 
 // The cost of restoring something that was reclaimed, in seconds. Zero: unknown, and only age
@@ -87,7 +79,9 @@ class PoolClock {
 
 class PagePool {
  public:
-  PagePool(std::int32_t num_pages, std::int32_t page_tokens, std::int32_t chunks_per_page = 1);
+  explicit PagePool(const PoolShape& shape);
+  PagePool(std::int32_t num_pages, std::int32_t page_tokens, std::int32_t chunks_per_page = 1)
+      : PagePool(PoolShape{num_pages, page_tokens, chunks_per_page, {}}) {}
   ~PagePool();  // every page must have been returned
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;

@@ -12,6 +12,39 @@ namespace {
 constexpr std::size_t kSmallestChunk = 4096;
 constexpr std::size_t kLargestChunk = std::size_t{256} << 10;
 
+// A window as long as the longest context hides nothing.
+bool is_windowed(const ModelSpec& spec, const LayerSpec& layer) {
+  return layer.attention.window > 0 && layer.attention.window < spec.max_position_embeddings;
+}
+
+// Fills in groups and places, and returns the number of layers in a group.
+std::int64_t place_layers(const ModelSpec& spec, PoolLayout& layout) {
+  std::int64_t windowed = 0;
+  for (const LayerSpec& layer : spec.layers) {
+    if (!is_windowed(spec, layer)) continue;
+    ++windowed;
+    layout.groups.window = std::max(layout.groups.window, layer.attention.window);
+  }
+  const std::int64_t whole = spec.num_layers() - windowed;
+  const std::int64_t each =
+      whole == 0 || windowed == 0 ? spec.num_layers() : std::min(whole, windowed);
+  const auto groups_of = [&](std::int64_t layers) {
+    return static_cast<std::int32_t>((layers + each - 1) / each);
+  };
+  layout.groups.whole = groups_of(whole);
+  layout.groups.windowed = groups_of(windowed);
+  std::int64_t placed_whole = 0;
+  std::int64_t placed_windowed = 0;
+  for (const LayerSpec& layer : spec.layers) {
+    const bool has_window = is_windowed(spec, layer);
+    const std::int64_t place = has_window ? placed_windowed++ : placed_whole++;
+    const auto group = static_cast<std::int32_t>(place / each);
+    layout.layers.push_back({has_window ? layout.groups.whole + group : group,
+                             static_cast<std::size_t>(place % each) * layout.slab_bytes});
+  }
+  return each;
+}
+
 }  // namespace
 
 PoolLayout PoolLayout::of(const ModelSpec& spec, DType dtype, std::int32_t page_tokens) {
@@ -24,7 +57,7 @@ PoolLayout PoolLayout::of(const ModelSpec& spec, DType dtype, std::int32_t page_
   const std::size_t chunk =
       std::clamp(std::bit_floor(layout.slab_bytes), kSmallestChunk, kLargestChunk);
   layout.chunk_shift = std::countr_zero(chunk);
-  const std::size_t kv_bytes = layout.slab_bytes * static_cast<std::size_t>(spec.num_layers());
+  const auto kv_bytes = layout.slab_bytes * static_cast<std::size_t>(place_layers(spec, layout));
   layout.chunks_per_page = static_cast<std::int32_t>(layout.chunks_for(kv_bytes));
   layout.page_bytes = static_cast<std::size_t>(layout.chunks_per_page) << layout.chunk_shift;
   return layout;

@@ -1,8 +1,13 @@
 // The layout of the one device allocation behind the page pool.
 //
-//   pool  [page 0][page 1] ...                       a page id serves all layers of a sequence
-//   page  [layer 0: K, V][layer 1: K, V] ... (pad)   KV of page_tokens tokens, or
+//   pool  [page 0][page 1] ... ([null page])         the null page: with windowed layers only
+//   page  [layer 0: K, V][layer 1: K, V] ... (pad)   KV of page_tokens tokens in a group's layers,
+//   or
 //         [chunk][chunk] ...                         chunks_per_page pieces of adapters
+//
+// Without windowed layers there is one group of all layers. With both kinds of layers, a group has
+// as many layers as the rarer kind, so that few places in pages are empty: Gemma 3's 5 layers of 34
+// that see the whole context are one group, and its 29 windowed ones six, with one empty place.
 //
 // A page belongs to KV or to adapters as a whole. An adapter's run of bytes is cut into chunks that
 // may lie in any pages (LoraPages of gpu/ops.h finds a byte by chunk id).
@@ -27,13 +32,22 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "base/dtype.h"
+#include "engine/memory/kv_groups.h"
+#include "engine/memory/pool_shape.h"
 #include "engine/model/spec/model_spec.h"
 
 namespace tandem {
 
 struct PoolLayout {
+  // The place of a layer's keys and values.
+  struct LayerPlace {
+    std::int32_t group = 0;
+    std::size_t offset = 0;  // in a page of the group, in bytes
+  };
+
   static PoolLayout of(const ModelSpec& spec, DType dtype, std::int32_t page_tokens);
 
   std::int32_t page_tokens = 0;
@@ -42,7 +56,15 @@ struct PoolLayout {
   std::size_t page_bytes = 0;  // chunks_per_page << chunk_shift
   std::int32_t chunk_shift = 0;
   std::int32_t chunks_per_page = 0;
+  KvGroups groups;
+  std::vector<LayerPlace> layers;  // [num_layers]
 
+  // A pool of `num_pages` such pages for sequences with up to `step_rows` rows in a step.
+  PoolShape pool(std::int32_t num_pages, std::int64_t step_rows) const {
+    PoolShape shape{num_pages, page_tokens, chunks_per_page, groups};
+    shape.groups.step_rows = step_rows;
+    return shape;
+  }
   std::size_t chunk_bytes() const { return std::size_t{1} << chunk_shift; }
   std::int64_t chunks_for(std::size_t bytes) const {
     return static_cast<std::int64_t>((bytes + chunk_bytes() - 1) >> chunk_shift);

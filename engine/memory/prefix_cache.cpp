@@ -1,6 +1,7 @@
 #include "engine/memory/prefix_cache.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 
@@ -9,7 +10,8 @@ namespace tandem {
 PrefixCache::Position::Position(Position&& other) noexcept
     : cache_(other.cache_),
       node_(std::exchange(other.node_, nullptr)),
-      depth_(std::exchange(other.depth_, 0)) {}
+      depth_(std::exchange(other.depth_, 0)),
+      given_back_(std::exchange(other.given_back_, 0)) {}
 
 PrefixCache::Position& PrefixCache::Position::operator=(Position&& other) noexcept {
   if (this != &other) {
@@ -17,18 +19,37 @@ PrefixCache::Position& PrefixCache::Position::operator=(Position&& other) noexce
     cache_ = other.cache_;
     node_ = std::exchange(other.node_, nullptr);
     depth_ = std::exchange(other.depth_, 0);
+    given_back_ = std::exchange(other.given_back_, 0);
   }
   return *this;
 }
 
 void PrefixCache::Position::clear() {
+  Node* node = node_;
+  for (std::int32_t index = depth_; index-- > given_back_; node = node->parent) {
+    ++node->windowed_uses;
+  }
+  give_back_before(static_cast<std::size_t>(depth_));
   if (node_ != nullptr) cache_->leave(*node_);
   node_ = nullptr;
   depth_ = 0;
+  given_back_ = 0;
+}
+
+void PrefixCache::Position::give_back_before(std::size_t index) {
+  const std::int32_t before = given_back_;
+  given_back_ = std::max(given_back_, static_cast<std::int32_t>(index));
+  Node* node = node_;
+  for (std::int32_t at = depth_; at-- > before; node = node->parent) {
+    if (at < given_back_) cache_->leave_windowed(*node);
+  }
 }
 
 void PrefixCache::Position::take_back() {
+  std::int32_t index = depth_;
   for (Node* node = node_; node != nullptr && node->parent != nullptr; node = node->parent) {
+    // Twice, as clear() counts an end here.
+    if (--index >= given_back_) node->windowed_uses -= 2;
     --node->uses;
     node->worth = cache_->worth_now(*node);  // no node of the path is in the idle set
   }
@@ -53,16 +74,52 @@ std::int64_t PrefixCache::enter(Position& position, const std::string& digest,
   const auto page_tokens = static_cast<std::size_t>(pool_->shape().page_tokens);
   position.cache_ = this;
   step_to(position, root_of(digest));
-  std::vector<PageId> pages;
+  std::vector<Node*> chain;
+  const Node* last = position.node_;
   for (std::size_t begin = 0; begin + page_tokens <= tokens.size(); begin += page_tokens) {
     const auto chunk = tokens.subspan(begin, page_tokens);
-    Node* node = find(position.node_, hash_of(position.node_, chunk), chunk);
+    Node* node = find(last, hash_of(last, chunk), chunk);
     if (node == nullptr) break;
-    step_to(position, *node);
-    pages.push_back(node->page);
+    chain.push_back(node);
+    last = node;
   }
-  table.share(pages);
-  return static_cast<std::int64_t>(pages.size() * page_tokens);
+  chain.resize(usable(chain));
+  const auto found = static_cast<std::int64_t>(chain.size() * page_tokens);
+  const KvGroups& groups = pool_->shape().groups;
+  position.given_back_ = std::numeric_limits<std::int32_t>::max();  // there are no windowed groups
+  if (groups.windowed > 0) {
+    position.given_back_ =
+        static_cast<std::int32_t>(groups.first_seen(found) / pool_->shape().page_tokens);
+  }
+  std::vector<PageId> pages(static_cast<std::size_t>(groups.count()));
+  for (std::size_t index = 0; index < chain.size(); ++index) {
+    Node& node = *chain[index];
+    step_to(position, node);
+    std::ranges::copy(node.pages, pages.begin());
+    if (static_cast<std::int32_t>(index) < position.given_back_) {
+      std::fill(pages.begin() + groups.whole, pages.end(), pool_->shape().null_page());
+    } else {
+      ++node.windowed_uses;
+    }
+    table.append(pages);
+  }
+  return found;
+}
+
+// The number of leading nodes of `chain` behind which a sequence can go on: the windowed pages of
+// the last window before that place are there.
+std::size_t PrefixCache::usable(std::span<Node* const> chain) const {
+  const KvGroups& groups = pool_->shape().groups;
+  if (groups.windowed == 0) return chain.size();
+  const std::int64_t page_tokens = pool_->shape().page_tokens;
+  std::size_t best = 0;
+  std::size_t without = 0;  // nodes up to the last one without windowed pages
+  for (std::size_t count = 1; count <= chain.size(); ++count) {
+    if (!chain[count - 1]->has_windowed) without = count;
+    const auto next = static_cast<std::int64_t>(count) * page_tokens;
+    if (static_cast<std::int64_t>(without) <= groups.first_seen(next) / page_tokens) best = count;
+  }
+  return best;
 }
 
 void PrefixCache::extend(Position& position, std::span<const TokenId> tokens, std::int64_t settled,
@@ -73,18 +130,34 @@ void PrefixCache::extend(Position& position, std::span<const TokenId> tokens, st
     const auto index = static_cast<std::size_t>(position.depth_);
     const std::size_t end = (index + 1) * page_tokens;
     if (end > tokens.size()) return;
-    TANDEM_CHECK(index < table.pages().size(), "{} pages for {} tokens", table.pages().size(), end);
+    TANDEM_CHECK(index < table.num_pages(), "{} pages for {} tokens", table.num_pages(), end);
     const auto chunk = tokens.subspan(index * page_tokens, page_tokens);
     const std::uint64_t hash = hash_of(position.node_, chunk);
     Node* node = find(position.node_, hash, chunk);
     if (node == nullptr) {
-      node = &insert(*position.node_, hash, chunk, table.pages()[index]);
+      node = &insert(*position.node_, hash, chunk, table, index);
     } else {
       if (static_cast<std::int64_t>(end) > settled) return;
-      table.replace(index, node->page);
+      share(*node, index, table);
     }
     step_to(position, *node);
   }
+}
+
+// Makes the page that the sequence has computed and the node's page of the same content one.
+void PrefixCache::share(Node& node, std::size_t index, BlockTable& table) {
+  const KvGroups& groups = pool_->shape().groups;
+  const bool gives = !node.has_windowed && table.holds_all(index);
+  for (std::int32_t group = 0; group < groups.count(); ++group) {
+    PageId& page = node.pages[static_cast<std::size_t>(group)];
+    if (groups.is_windowed(group) && gives) {
+      page = table.pages(group)[index];
+      pool_->set_cached(page);
+    } else if (!groups.is_windowed(group) || table.holds_all(index)) {
+      table.replace(group, index, page);
+    }
+  }
+  node.has_windowed = node.has_windowed || gives;
 }
 
 void PrefixCache::drop_idle() {
@@ -92,13 +165,21 @@ void PrefixCache::drop_idle() {
 }
 
 std::optional<Worth> PrefixCache::least() const {
-  if (idle_.empty()) return std::nullopt;
-  return idle_.begin()->first;
+  std::optional<Worth> least;
+  for (const Idle* idle : {&idle_, &windowed_idle_}) {
+    if (idle->empty() || (least && !(idle->begin()->first < *least))) continue;
+    least = idle->begin()->first;
+  }
+  return least;
 }
 
 void PrefixCache::reclaim_least() {
-  TANDEM_CHECK(!idle_.empty(), "nothing is idle");
-  drop(*idle_.begin()->second);
+  const std::optional<Worth> worth = least();
+  TANDEM_CHECK(worth.has_value(), "nothing is idle");
+  if (!idle_.empty() && !(*worth < idle_.begin()->first)) return drop(*idle_.begin()->second);
+  Node& node = *windowed_idle_.begin()->second;
+  // Without its windowed pages, no prefix ends at a leaf.
+  idle_leaf(node) ? drop(node) : drop_windowed(node);
 }
 
 // The parent's address is part of the hash and differs in every process, so a client cannot
@@ -131,15 +212,25 @@ PrefixCache::Node& PrefixCache::root_of(const std::string& digest) {
 }
 
 PrefixCache::Node& PrefixCache::insert(Node& parent, std::uint64_t hash,
-                                       std::span<const TokenId> tokens, PageId page) {
+                                       std::span<const TokenId> tokens, const BlockTable& table,
+                                       std::size_t index) {
   auto node = std::make_unique<Node>();
   node->parent = &parent;
   node->hash = hash;
   node->tokens.assign(tokens.begin(), tokens.end());
-  node->page = page;
+  const KvGroups& groups = pool_->shape().groups;
+  node->has_windowed = groups.windowed > 0 && table.holds_all(index);
+  for (std::int32_t group = 0; group < groups.count(); ++group) {
+    node->pages.push_back(table.pages(group)[index]);
+  }
   node->idle = idle_.extract(idle_.emplace(Worth(), node.get()).first);
+  if (groups.windowed > 0) {
+    node->windowed_idle = windowed_idle_.extract(windowed_idle_.emplace(Worth(), node.get()).first);
+  }
   Node& inserted = *nodes_.emplace(hash, std::move(node))->second;
-  pool_->set_cached(page);
+  for (const PageId page : inserted.pages) {
+    if (page != pool_->shape().null_page()) pool_->set_cached(page);
+  }
   ++parent.children;  // the position moves on to the child at once, so the parent is not idle
   return inserted;
 }
@@ -155,6 +246,7 @@ void PrefixCache::step_to(Position& position, Node& node) {
     ++node.uses;
     node.worth = worth_now(node);
     --node.parent->positions;  // the parent has a child now, so it is not idle
+    if (position.depth_ >= position.given_back_) use_windowed(node);
     ++position.depth_;
   }
   ++node.positions;
@@ -181,10 +273,41 @@ void PrefixCache::settle(Node& node) {
   }
 }
 
+// A table holds the node's windowed pages.
+void PrefixCache::use_windowed(Node& node) {
+  if (node.has_windowed && node.windowed_users == 0 && node.windowed_idle.empty()) {
+    node.windowed_idle = windowed_idle_.extract({node.windowed_worth, &node});
+  }
+  ++node.windowed_users;
+}
+
+// A table holds them no longer.
+void PrefixCache::leave_windowed(Node& node) {
+  if (--node.windowed_users > 0 || !node.has_windowed) return;
+  const std::uint64_t uses = node.windowed_uses + (node.children > 1 ? 1 : 0);
+  node.windowed_worth = pool_->clock().worth(uses, pool_->costs().kv_page);
+  node.windowed_idle.value() = {node.windowed_worth, &node};
+  windowed_idle_.insert(std::move(node.windowed_idle));
+}
+
+void PrefixCache::drop_windowed(Node& node) {
+  if (!node.has_windowed) return;
+  node.windowed_idle = windowed_idle_.extract({node.windowed_worth, &node});
+  node.has_windowed = false;
+  const KvGroups& groups = pool_->shape().groups;
+  for (std::int32_t group = groups.whole; group < groups.count(); ++group) {
+    pool_->drop_cached(
+        std::exchange(node.pages[static_cast<std::size_t>(group)], pool_->shape().null_page()));
+  }
+}
+
 void PrefixCache::drop(Node& node) {
   Node& parent = *node.parent;
   idle_.erase({node.worth, &node});
-  pool_->drop_cached(node.page);
+  drop_windowed(node);
+  for (std::int32_t group = 0; group < pool_->shape().groups.whole; ++group) {
+    pool_->drop_cached(node.pages[static_cast<std::size_t>(group)]);
+  }
   // Every use of the child was a use of the parent.
   parent.worth = std::max(parent.worth, node.worth);
   const auto [begin, end] = nodes_.equal_range(node.hash);

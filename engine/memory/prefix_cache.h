@@ -11,6 +11,12 @@
 // shares it another. Nodes on the path of a Position are kept. Other nodes are returned on the
 // pool's request, the lowest worth first, children before their parents.
 //
+// A node has a page for each group of layers (KvGroups). Those of windowed groups may be returned
+// before the node: a sequence that goes on after a prefix needs them for the prefix's last window
+// only. A prefix is found up to the last place where they are all there. Of a chain that was
+// computed at once, most will never be such a place, so they are worth least; those behind which
+// sequences went different ways, or at which one ended, count as used.
+//
 // Only the engine thread uses it. If there is no memory, enter() and extend() throw and leave their
 // arguments as they were, or as after some of the pages; functions that drop nodes never allocate.
 // A page may be offered as soon as the step that computes it is definitely planned: a later step
@@ -52,6 +58,8 @@ class PrefixCache final : public Reclaimable {
 
     void clear();
     void take_back();  // like clear(), but also undoes the uses that it counted
+    // The sequence gives back the pages of windowed groups before page `index`.
+    void give_back_before(std::size_t index);
     std::int32_t num_pages() const { return depth_; }  // from the start of the sequence
 
    private:
@@ -59,6 +67,7 @@ class PrefixCache final : public Reclaimable {
     PrefixCache* cache_ = nullptr;
     Node* node_ = nullptr;
     std::int32_t depth_ = 0;
+    std::int32_t given_back_ = 0;  // of the path's pages: the table has windowed ones from here on
   };
 
   // Registers with the pool. Tests pass few hash bits to provoke collisions.
@@ -66,23 +75,23 @@ class PrefixCache final : public Reclaimable {
   ~PrefixCache() override;  // requires that no Position is left
 
   // Moves `position` to the end of the longest cached chain of whole pages that is a prefix of
-  // `tokens`, and makes `table` share its pages. Returns the number of tokens in them. Requires
-  // both to be empty.
+  // `tokens` and can be continued, and makes `table` share its pages. Returns the number of tokens
+  // in them. Requires both to be empty.
   std::int64_t enter(Position& position, const std::string& digest, std::span<const TokenId> tokens,
                      BlockTable& table);
 
   // Offers the whole pages of a sequence that are not offered yet. `tokens` are its leading tokens
   // with computed KV; the first `settled` of them were computed by steps before the one being
   // planned. If another sequence has offered the same page before, the page of `table` is replaced
-  // by that one; a page that is still to be written waits for the next call. Requires that
-  // `position` has been entered.
+  // by that one, or takes the place of one that was returned; a page that is still to be written
+  // waits for the next call. Requires that `position` has been entered.
   void extend(Position& position, std::span<const TokenId> tokens, std::int64_t settled,
               BlockTable& table);
 
   // Drops all nodes that no Position keeps.
   void drop_idle();
 
-  std::size_t num_pages() const { return nodes_.size(); }
+  std::size_t num_pages() const { return nodes_.size(); }  // of each group
 
   std::optional<Worth> least() const override;
   void reclaim_least() override;
@@ -93,33 +102,45 @@ class PrefixCache final : public Reclaimable {
     Node* parent = nullptr;       // null for the root of a digest
     std::uint64_t hash = 0;       // hash of parent and tokens
     std::vector<TokenId> tokens;  // page_tokens of them
-    PageId page;
+    std::vector<PageId> pages;    // by group; windowed groups may have null pages, all or none
     std::int32_t children = 0;
     std::int32_t positions = 0;  // number of Positions at this node
     std::uint64_t uses = 0;      // number of Positions that have passed it
     Worth worth;
+    bool has_windowed = false;        // the pages of windowed groups are there
+    std::int32_t windowed_users = 0;  // number of Positions whose tables hold these
+    std::uint64_t windowed_uses = 0;  // prefixes found, and sequences that ended, which saw them
+    Worth windowed_worth;
     std::string digest;  // set in roots only
     // The node for idle_, kept here while it is not in there, so that adding it to idle_ does not
     // allocate. Empty in roots.
     Idle::node_type idle;
+    Idle::node_type windowed_idle;  // likewise for windowed_idle_
   };
 
   std::uint64_t hash_of(const Node* parent, std::span<const TokenId> tokens) const;
   Node* find(const Node* parent, std::uint64_t hash, std::span<const TokenId> tokens) const;
   Node& root_of(const std::string& digest);
-  Node& insert(Node& parent, std::uint64_t hash, std::span<const TokenId> tokens, PageId page);
+  Node& insert(Node& parent, std::uint64_t hash, std::span<const TokenId> tokens,
+               const BlockTable& table, std::size_t index);
+  std::size_t usable(std::span<Node* const> chain) const;
+  void share(Node& node, std::size_t index, BlockTable& table);
   bool idle_leaf(const Node& node) const;
   void step_to(Position& position, Node& node);
   Worth worth_now(const Node& node) const;
   void leave(Node& node);
   void settle(Node& node);  // called after a child or a position has left the node
   void drop(Node& node);
+  void use_windowed(Node& node);
+  void leave_windowed(Node& node);
+  void drop_windowed(Node& node);
 
   PagePool* pool_;
   std::uint64_t hash_mask_;
   std::map<std::string, std::unique_ptr<Node>> roots_;
   std::unordered_multimap<std::uint64_t, std::unique_ptr<Node>> nodes_;  // by hash
-  Idle idle_;  // leaves without positions, by worth
+  Idle idle_;           // leaves without positions, by worth
+  Idle windowed_idle_;  // nodes whose windowed pages no table holds, by windowed_worth
 };
 
 }  // namespace tandem

@@ -26,9 +26,13 @@ struct Survey {
   std::map<std::string, RecordedAdapter> adapters;  // by digest
 };
 
-PlanLimits limits_of(const RecordedSettings& settings) {
-  return {settings.model, settings.step, settings.num_pages, settings.page_tokens,
-          settings.vocab_size};
+// The model has these groups of layers; recordings do not say so.
+PlanLimits limits_of(const RecordedSettings& settings, const KvGroups& groups) {
+  PlanLimits limits{settings.model, settings.step, settings.num_pages, settings.page_tokens,
+                    settings.vocab_size};
+  limits.step.page_groups = groups.count();
+  if (groups.windowed > 0) ++limits.num_pages;
+  return limits;
 }
 
 Status check_slots(const StepPlan& plan, const std::map<SlotId, std::string>& slots) {
@@ -71,9 +75,9 @@ Status check_result(const RecordedResult& result, std::deque<WaitingPlan>& waiti
   return {};
 }
 
-Result<Survey> survey(RecordingReader reader) {
+Result<Survey> survey(RecordingReader reader, const KvGroups& groups) {
   Survey found;
-  const PlanLimits limits = limits_of(reader.settings());
+  const PlanLimits limits = limits_of(reader.settings(), groups);
   std::map<SlotId, std::string> slots;
   std::deque<WaitingPlan> waiting;
   std::int32_t samples_before = 0;
@@ -125,10 +129,8 @@ Status check_model(const RecordedSettings& settings, const ModelSpec& spec) {
 
 class Replay {
  public:
-  Replay(RecordedSettings settings, const ModelSpec& spec)
-      : settings_(std::move(settings)),
-        spec_(spec),
-        layout_(PoolLayout::of(spec, settings_.dtype, settings_.page_tokens)) {}
+  Replay(RecordedSettings settings, const ModelSpec& spec, const PoolLayout& layout)
+      : settings_(std::move(settings)), spec_(spec), layout_(layout) {}
   ~Replay() {
     for (const PageId page : held_) pool_->drop_reference(page);
   }
@@ -152,6 +154,7 @@ class Replay {
     ExecutorOptions options;
     options.model = settings_.model;
     options.step = settings_.step;
+    options.step.page_groups = layout_.groups.count();
     options.max_device_adapters = static_cast<std::int32_t>(adapters.size());
     options.max_graph_batch = settings_.max_graph_batch;
     Device* const one = &device;
@@ -170,6 +173,8 @@ class Replay {
       if (entry.adapter.slot == SlotId()) continue;
       entry.adapter = executor_->tier().slot(*store_->find(slots_.at(entry.adapter.slot)));
     }
+    // The null page follows the pages of the pool, which was smaller where this was recorded.
+    std::ranges::replace(plan.pages, PageId(settings_.num_pages), pool_->shape().null_page());
     step.rows = static_cast<std::int32_t>(plan.tokens.size());
     step.entries = static_cast<std::int32_t>(plan.entries.size());
     executor_->enqueue(plan);
@@ -222,7 +227,7 @@ class Replay {
                    bytes / 1e9);
     }
     const auto count = static_cast<std::int32_t>(pages);
-    pool_.emplace(count, settings_.page_tokens, layout_.chunks_per_page);
+    pool_.emplace(layout_.pool(count, settings_.step.max_rows));
     std::vector<PageId> adapters;
     for (std::int32_t i = 0; i < count; ++i) {
       const PageId page = pool_->take_page();
@@ -246,7 +251,7 @@ class Replay {
 
   const RecordedSettings settings_;
   const ModelSpec& spec_;
-  const PoolLayout layout_;
+  const PoolLayout& layout_;
   std::optional<PagePool> pool_;
   std::vector<PageId> held_;  // the pages that plans use
   std::unique_ptr<AdapterStore> store_;
@@ -275,10 +280,12 @@ Result<ReplayOutcome> replay_recording(const std::string& path, const ModelSpec&
                                        const Clock& clock, const LoadProgress& progress,
                                        const std::function<void(const ReplayedStep&)>& told) {
   TANDEM_ASSIGN(RecordingReader reader, RecordingReader::open(path));
+  const PoolLayout layout =
+      PoolLayout::of(spec, reader.settings().dtype, reader.settings().page_tokens);
   TANDEM_TRY(check_model(reader.settings(), spec));
   TANDEM_ASSIGN(RecordingReader first, RecordingReader::open(path));
-  TANDEM_ASSIGN(const Survey found, survey(std::move(first)));
-  Replay replay(reader.settings(), spec);
+  TANDEM_ASSIGN(const Survey found, survey(std::move(first), layout.groups));
+  Replay replay(reader.settings(), spec, layout);
   TANDEM_TRY(replay.set_up(found, weights, device, clock, progress));
 
   struct Ran {

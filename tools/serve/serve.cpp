@@ -113,7 +113,8 @@ Result<std::unique_ptr<RegistryAdapters>> join_registry(const ServerSettings& se
   entry.address = settings.advertise.empty() ? address : settings.advertise;
   entry.model = setup.model_name;
   entry.capacity.max_requests = options.max_num_seqs;
-  entry.capacity.kv_tokens = std::int64_t{options.num_pages} * options.page_tokens;
+  const PoolShape& pool = setup.engine->pool_shape();
+  entry.capacity.kv_tokens = pool.tokens_in(pool.num_pages);
   entry.capacity.adapter_bytes = static_cast<std::int64_t>(options.host_tier_bytes);
   RegistryAdaptersOptions adapters;
   adapters.dtype = setup.dtype;

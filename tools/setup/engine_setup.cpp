@@ -333,27 +333,22 @@ Result<EngineOptions> choose_engine_options(const EngineSettings& settings, cons
   }
   std::int64_t length =
       settings.max_model_len > 0 ? settings.max_model_len : spec.max_position_embeddings;
-  constexpr std::int64_t page_tokens = engine_defaults::kPageTokens;
-  const auto pages_of = [&](std::int64_t tokens) {
-    return (tokens + page_tokens - 1) / page_tokens;
-  };
-
   const std::size_t host_tier_bytes = choose_host_tier_bytes(settings);
-  TANDEM_ASSIGN(const std::int64_t pages,
-                choose_pool_pages(settings, spec, dtype, length, device, host_tier_bytes));
-  if (pages < pages_of(length)) {
+  TANDEM_ASSIGN(const PoolShape pool,
+                choose_pool(settings, spec, dtype, length, device, host_tier_bytes));
+  if (pool.num_pages < pool.pages_for(length)) {
     if (settings.max_model_len > 0) {
       return invalid(
           "max_model_len: {} tokens need {} pages and there are {}; lower it, or raise pool_gb",
-          length, pages_of(length), pages);
+          length, pool.pages_for(length), pool.num_pages);
     }
-    length = pages * page_tokens;
+    length = pool.longest_with(pool.num_pages);
     log::warning("context cut to {} tokens, which is what the page pool holds", length);
   }
   EngineOptions options = settings.options;
   options.max_model_len = static_cast<std::int32_t>(length);
-  options.num_pages = static_cast<std::int32_t>(pages);
-  options.page_tokens = static_cast<std::int32_t>(page_tokens);
+  options.num_pages = pool.num_pages;
+  options.page_tokens = pool.page_tokens;
   options.constraint_program = "";  // the running program
   const bool graphs = settings.graphs == "auto" ? device.info().is_cuda : settings.graphs != "off";
   options.max_graph_batch = graphs ? static_cast<std::int32_t>(settings.max_graph_batch) : 0;

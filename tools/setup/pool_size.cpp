@@ -51,12 +51,15 @@ Result<std::int64_t> pages_of_setting(const EngineSettings& settings, const Pool
 
 }  // namespace
 
-Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const ModelSpec& spec,
-                                       DType dtype, std::int64_t max_model_len,
-                                       const Device& device, std::size_t host_tier_bytes) {
+Result<PoolShape> choose_pool(const EngineSettings& settings, const ModelSpec& spec, DType dtype,
+                              std::int64_t max_model_len, const Device& device,
+                              std::size_t host_tier_bytes) {
   const Shard shard{0, static_cast<std::int32_t>(settings.tensor_parallel)};  // the largest
   const PoolLayout layout =
       PoolLayout::of(shape_of_shard(spec, shard.size), dtype, engine_defaults::kPageTokens);
+  const auto pool_of = [&](std::int64_t pages) {
+    return layout.pool(static_cast<std::int32_t>(pages), settings.options.max_num_batched_tokens);
+  };
   const ModelLimits limits{settings.options.max_num_batched_tokens,
                            max_logit_rows(settings.options.max_num_seqs), max_model_len,
                            settings.options.max_lora_rank};
@@ -92,7 +95,7 @@ Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const Mod
           device.info().name, gigabytes(memory));
     }
     TANDEM_TRY(check_host_memory(static_cast<double>(asked)));
-    return asked;
+    return pool_of(asked);
   }
   if (gpu && left * kGpuShare < page_bytes) {
     return error(StatusCode::resource_exhausted,
@@ -104,11 +107,12 @@ Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const Mod
   const double share = left * (gpu ? kGpuShare : kHostShare) / page_bytes;
   const auto pages = std::max<std::int64_t>(
       1, static_cast<std::int64_t>(gpu ? share : std::min(share, host_pages)));
-  if (gpu) return std::min(pages, most_pages(layout));
+  if (gpu) return pool_of(std::min(pages, most_pages(layout)));
   // At most twice what all sequences need at full length: the other half is for adapters and for
   // kept prefixes.
-  const std::int64_t longest = (max_model_len + layout.page_tokens - 1) / layout.page_tokens;
-  return std::min({pages, 2 * settings.options.max_num_seqs * longest, most_pages(layout)});
+  const std::int64_t longest = pool_of(1).pages_for(max_model_len);
+  return pool_of(
+      std::min({pages, 2 * settings.options.max_num_seqs * longest, most_pages(layout)}));
 }
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/status.h"
+#include "engine/memory/pool_shape.h"
 #include "engine/model/spec/model_spec.h"
 #include "gpu/device.h"
 #include "tools/settings/engine_settings.h"
@@ -14,8 +15,8 @@ namespace tandem {
 // Pages for sequences of up to `max_model_len` tokens. An error says how much memory is needed,
 // what for, and which settings to change; so it does if this pool, the weights and a host tier of
 // `host_tier_bytes` exceed a container's memory limit.
-Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const ModelSpec& spec,
-                                       DType dtype, std::int64_t max_model_len,
-                                       const Device& device, std::size_t host_tier_bytes);
+Result<PoolShape> choose_pool(const EngineSettings& settings, const ModelSpec& spec, DType dtype,
+                              std::int64_t max_model_len, const Device& device,
+                              std::size_t host_tier_bytes);
 
 }  // namespace tandem

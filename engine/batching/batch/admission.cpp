@@ -24,12 +24,13 @@ std::int32_t Admission::reserve(Sequence& sequence, const StepDraft& step, bool 
   const std::int32_t rows = step.rows_for(sequence);
   if (rows == 0) return 0;
   // The whole prompt must fit now, though only a chunk of it is reserved: a sequence admitted into
-  // the last pages would be the first to be preempted. While others run, one more page is left for
-  // their next tokens.
+  // the last pages would be the first to be preempted. While others run, one more page of each
+  // group is left for their next tokens.
   if (!alone) {
-    const std::int64_t missing = pool_->shape().pages_for(sequence.num_tokens()) -
-                                 static_cast<std::int64_t>(sequence.pages.ids().size());
-    if (missing + 1 > pool_->available_pages()) return 0;
+    const PoolShape& shape = pool_->shape();
+    const std::int64_t missing =
+        shape.pages_for(sequence.num_tokens()) - sequence.pages.table().num_held();
+    if (missing + shape.groups.count() > pool_->available_pages()) return 0;
   }
   return sequence.pages.reserve(sequence.computed() + rows) ? rows : 0;
 }

@@ -46,6 +46,14 @@ StepPlan::Range append(std::vector<T>& list, const Values& values) {
   return {first, count_of(list) - first};
 }
 
+StepPlan::Range append_tables(std::vector<PageId>& list, const BlockTable& table) {
+  const std::int32_t first = count_of(list);
+  for (std::int32_t group = 0; group < table.num_groups(); ++group) {
+    append(list, table.pages(group));
+  }
+  return {first, count_of(list) - first};
+}
+
 // Row p gives the log probability of prompt token p + 1; after a preemption some are known or
 // requested already. Returns how many it added.
 std::int32_t add_prompt_logprobs(const Sequence& sequence, std::int64_t end, StepPlan& plan) {
@@ -107,7 +115,7 @@ void build_plan(std::span<const ScheduledSequence> scheduled,
     entry.tokens = append(plan.tokens, std::span(sequence->tokens())
                                            .subspan(static_cast<std::size_t>(computed),
                                                     static_cast<std::size_t>(num_tokens)));
-    entry.pages = append(plan.pages, sequence->pages.ids());
+    entry.pages = append_tables(plan.pages, sequence->pages.table());
     if (adapter != nullptr) entry.adapter = tier.slot(*adapter);
     entry.samples.first = count_of(plan.samples);
     const std::int32_t prompt_logprobs = add_prompt_logprobs(*sequence, end, plan);

@@ -48,7 +48,7 @@ std::int32_t StepDraft::rows_for(const Sequence& sequence) const {
     rows -= 1;  // all but the last row, which would need logits
   }
   if (history_of(sequence, rows) > left_.history) rows -= 1;
-  if (pool_->shape().pages_for(sequence.computed() + rows) > left_.page_ids) return 0;
+  if (pool_->shape().table_pages(sequence.computed() + rows) > left_.page_ids) return 0;
   return static_cast<std::int32_t>(rows);
 }
 
@@ -67,7 +67,7 @@ void StepDraft::drop(const Sequence& sequence) {
 void StepDraft::charge(const Sequence& sequence, std::int32_t rows, int times) {
   left_.rows -= times * rows;
   left_.logit_rows -= times * logit_rows_of(sequence, rows);
-  left_.page_ids -= times * pool_->shape().pages_for(sequence.computed() + rows);
+  left_.page_ids -= times * pool_->shape().table_pages(sequence.computed() + rows);
   left_.history -= times * history_of(sequence, rows);
 }
 

@@ -16,8 +16,8 @@ struct BatchLimits {
   std::int32_t max_logit_rows = 0;     // rows with logits in a step; >= max_num_seqs
   // Tokens in a step of the sampled sequences with penalties; at least the longest context.
   std::int64_t max_history = std::int64_t{1} << 20;
-  // Page ids in a step, over all its sequences: may exceed the number of pages, as sequences share
-  // them. At least those of one sequence with the longest context.
+  // Page ids of a group of layers in a step, over all its sequences: may exceed the number of
+  // pages, as sequences share them. At least those of one sequence with the longest context.
   std::int64_t max_page_ids = std::int64_t{1} << 30;
 };
 

@@ -15,14 +15,19 @@ namespace tandem {
 // BlockTable and PrefixCache do.
 class SequencePages {
  public:
-  explicit SequencePages(PagePool& pool) : table_(pool) {}
+  explicit SequencePages(PagePool& pool) : groups_(&pool.shape().groups), table_(pool) {}
 
-  std::span<const PageId> ids() const { return table_.pages(); }
+  const BlockTable& table() const { return table_; }
   // Leading tokens whose keys and values are in the pages, or will be after the enqueued steps.
   std::int64_t computed() const { return computed_; }
 
   // Makes room for `tokens` tokens in total. All or nothing: false if there are too few pages.
-  [[nodiscard]] bool reserve(std::int64_t tokens) { return table_.reserve(tokens); }
+  // Windowed layers first give back the pages that no row sees which is not enqueued yet; a step
+  // under way may still read them (PagePool).
+  [[nodiscard]] bool reserve(std::int64_t tokens) {
+    if (groups_->windowed > 0) give_back_unseen();
+    return table_.reserve(tokens);
+  }
   // Starts with the cached pages of the longest prefix of `tokens`. Requires that it is empty.
   void find(PrefixCache& cache, const std::string& digest, std::span<const TokenId> tokens) {
     computed_ = cache.enter(prefix_, digest, tokens, table_);
@@ -47,6 +52,14 @@ class SequencePages {
   }
 
  private:
+  void give_back_unseen() {
+    const auto index =
+        static_cast<std::size_t>(groups_->first_seen(computed_) / table_.page_tokens());
+    prefix_.give_back_before(index);
+    table_.give_back_before(index);
+  }
+
+  const KvGroups* groups_;
   BlockTable table_;
   PrefixCache::Position prefix_;  // entered while it runs, if there is a prefix cache
   std::int64_t computed_ = 0;

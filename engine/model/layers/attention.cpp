@@ -30,7 +30,7 @@ void append_keys(LayerStep& step, const Layer& layer, const TensorView& rotary) 
                       v.split_cols(spec.kv_heads),
                       rotary,
                       step.input.positions,
-                      step.input.slots,
+                      step.input.slots_of(step.cache.group(layer.index)),
                       step.cache.layer(layer.index)};
   args.interleaved = rotary.rank != 0 && step.part.spec.rotary[spec.rotary].interleaved;
   step.stream.rope_append(args);
@@ -49,7 +49,7 @@ void attend(LayerStep& step, const Layer& layer) {
   args.cache = step.cache.layer(layer.index);
   args.kv_heads = static_cast<std::int32_t>(spec.kv_heads);
   args.sequences = input.sequences;
-  args.page_ids = input.page_ids;
+  args.page_ids = input.page_ids_of(step.cache.group(layer.index));
   args.num_sequences = input.num_sequences;
   args.max_rows = input.max_rows;
   args.max_kv_len = input.max_kv_len;

@@ -59,15 +59,20 @@ class Packer {
 }  // namespace
 
 Result<StepBatch> StepBatch::create(Device& device, const StepLimits& limits) {
-  TANDEM_CHECK(limits.max_rows > 0 && limits.max_sequences > 0 && limits.max_samples > 0);
+  TANDEM_CHECK(limits.max_rows > 0 && limits.max_sequences > 0 && limits.max_samples > 0 &&
+               limits.page_groups > 0);
   StepBatch batch;
   batch.limits_ = limits;
+  batch.slots_.resize(static_cast<std::size_t>(limits.page_groups));
+  batch.page_ids_.resize(static_cast<std::size_t>(limits.page_groups));
+  const auto groups = static_cast<std::size_t>(limits.page_groups);
   const std::size_t bytes =
-      4 * room<std::int32_t>(limits.max_rows) + room<AttentionSequence>(limits.max_sequences) +
+      (3 + groups) * room<std::int32_t>(limits.max_rows) +
+      room<AttentionSequence>(limits.max_sequences) +
       2 * (room<LoraSegment>(limits.max_sequences) + room<std::int32_t>(limits.max_samples)) +
       room<ColdGroup>(kMaxColdGroups) + room<std::uint32_t>(kMaxColdGroups) +
       room<HandoffTurn>(limits.max_turns) + room<SampleRow>(limits.max_samples) +
-      room<TokenBias>(limits.max_biases) + room<std::int32_t>(limits.max_pages) +
+      room<TokenBias>(limits.max_biases) + groups * room<std::int32_t>(limits.max_pages) +
       room<std::int32_t>(limits.max_history);
   for (Staging& staging : batch.staging_) {
     TANDEM_ASSIGN(staging.pinned, device.allocate_pinned(bytes, "step metadata"));
@@ -80,9 +85,12 @@ Result<StepBatch> StepBatch::create(Device& device, const StepLimits& limits) {
 }
 
 void StepBatch::clear() {
-  for (auto* list : {&ids_, &positions_, &slots_, &page_ids_, &lora_rows_, &sample_rows_, &history_,
-                     &sampled_lora_rows_}) {
+  for (auto* list :
+       {&ids_, &positions_, &lora_rows_, &sample_rows_, &history_, &sampled_lora_rows_}) {
     list->clear();
+  }
+  for (auto* groups : {&slots_, &page_ids_}) {
+    for (std::vector<std::int32_t>& list : *groups) list.clear();
   }
   sequences_.clear();
   filled_.clear();
@@ -108,25 +116,32 @@ std::int32_t StepBatch::add_sequence(std::span<const std::int32_t> tokens, std::
   const auto num_pages = static_cast<std::size_t>((end + page_tokens - 1) / page_tokens);
   TANDEM_CHECK(bounds_.rows == 0, "the batch is padded");
   TANDEM_CHECK(count > 0 && count <= rows_left(), "{} rows, {} left", count, rows_left());
-  TANDEM_CHECK(num_pages <= pages.size(), "{} pages for {} tokens", pages.size(), end);
+  const std::size_t table = pages.size() / page_ids_.size();
+  TANDEM_CHECK(num_pages <= table && table * page_ids_.size() == pages.size(),
+               "{} pages of {} groups for {} tokens", pages.size(), page_ids_.size(), end);
+  const auto first_page = static_cast<std::int32_t>(page_ids_.front().size());
+  for (std::size_t group = 0; group < page_ids_.size(); ++group) {
+    const std::span<const PageId> of_group = pages.subspan(group * table, num_pages);
+    for (std::int64_t position = start; position < end; ++position) {
+      const PageId page = of_group[static_cast<std::size_t>(position / page_tokens)];
+      slots_[group].push_back(page.value() * page_tokens +
+                              static_cast<std::int32_t>(position % page_tokens));
+    }
+    for (const PageId page : of_group) page_ids_[group].push_back(page.value());
+  }
   for (std::int64_t position = start; position < end; ++position) {
-    const PageId page = pages[static_cast<std::size_t>(position / page_tokens)];
     positions_.push_back(static_cast<std::int32_t>(position));
-    slots_.push_back(page.value() * page_tokens +
-                     static_cast<std::int32_t>(position % page_tokens));
   }
   ids_.insert(ids_.end(), tokens.begin(), tokens.end());
-  // Sequences that share a later page share the first one, too (PrefixCache).
+  // Sequences that share a later page share the first one, too (PrefixCache), in every group.
   const std::int64_t filled = start / page_tokens;
   if ((filled + 1) * page_tokens <= end) {
     filled_.push_back({num_sequences(), static_cast<std::int32_t>(filled),
                        pages[static_cast<std::size_t>(filled)]});
   }
-  sequences_.push_back({first, count, static_cast<std::int32_t>(end),
-                        static_cast<std::int32_t>(page_ids_.size()),
-                        static_cast<std::int32_t>(start)});
+  sequences_.push_back(
+      {first, count, static_cast<std::int32_t>(end), first_page, static_cast<std::int32_t>(start)});
   page_tokens_ = page_tokens;
-  for (const PageId page : pages.first(num_pages)) page_ids_.push_back(page.value());
   if (adapter.slot.valid()) adapters_.push_back({adapter, first, count});
   return first;
 }
@@ -252,17 +267,31 @@ void StepBatch::pad(const StepBounds& bounds) {
 StepInput StepBatch::pack(std::byte* pinned, Used& used) const {
   StepInput input;
   Packer packer(pinned, device_.data());
-  // The cold groups are in front, in space for the largest number, so that the rest has the same
+  // The page ids of all groups but the first are in front of all, each in space for the largest
+  // number, and are copied apart.
+  for (std::size_t group = 1; group < page_ids_.size(); ++group) {
+    (void)packer.put_with_room(page_ids_[group], limits_.max_pages);
+  }
+  const std::size_t cold_begin = packer.used();
+  input.more_page_ids = reinterpret_cast<const std::int32_t*>(device_.data());
+  input.more_page_stride =
+      static_cast<std::int32_t>(room<std::int32_t>(limits_.max_pages) / sizeof(std::int32_t));
+  // The cold groups follow, in space for the largest number, so that the rest has the same
   // addresses without them.
   input.num_groups = num_groups();
   input.groups = packer.put_with_room(groups_, kMaxColdGroups);
   input.timed_out = const_cast<std::uint32_t*>(packer.put_with_room(timed_out_, kMaxColdGroups));
   input.turns = packer.put_with_room(turns_, limits_.max_turns);
-  used.begin = groups_.empty() ? packer.used() : 0;
+  used.begin = groups_.empty() ? packer.used() : cold_begin;
   input.num_rows = num_rows();
   input.ids = packer.put(ids_, limits_.max_rows);
   input.positions = packer.put(positions_, limits_.max_rows);
-  input.slots = packer.put(slots_, limits_.max_rows);
+  input.slots = packer.put(slots_.front(), limits_.max_rows);
+  for (std::size_t group = 1; group < slots_.size(); ++group) {
+    (void)packer.put(slots_[group], limits_.max_rows);
+  }
+  input.slot_stride =
+      static_cast<std::int32_t>(room<std::int32_t>(num_rows()) / sizeof(std::int32_t));
   input.sequences = packer.put(sequences_, limits_.max_sequences);
   input.host_sequences = sequences_.data();
   input.num_sequences = static_cast<std::int32_t>(sequences_.size());
@@ -272,7 +301,7 @@ StepInput StepBatch::pack(std::byte* pinned, Used& used) const {
   input.num_lora_rows = static_cast<std::int32_t>(lora_rows_.size());
   input.segments = packer.put(segments_, limits_.max_sequences);
   input.num_segments = static_cast<std::int32_t>(segments_.size());
-  input.page_ids = packer.put(page_ids_, limits_.max_pages);
+  input.page_ids = packer.put(page_ids_.front(), limits_.max_pages);
   input.live = reinterpret_cast<LoraSegment*>(live_.data());
   // The addresses vary from here on, as sampling is no part of a graph.
   input.samples = packer.put(samples_, limits_.max_samples);
@@ -313,7 +342,7 @@ void StepBatch::fill_up() {
   const auto rows = static_cast<std::size_t>(bounds_.rows);
   ids_.resize(rows, 0);
   positions_.resize(rows, 0);
-  slots_.resize(rows, -1);
+  for (std::vector<std::int32_t>& slots : slots_) slots.resize(rows, -1);
   sample_rows_.resize(rows, 0);
   sequences_.resize(rows, {0, 0, 0, 0, 0});
   if (bounds_.max_rank == 0) return;
@@ -330,7 +359,9 @@ void StepBatch::settle_keys() {
       const std::int32_t first = page.index * page_tokens_;
       if (s == page.sequence || sequence.settled <= first) continue;
       const std::int32_t at = sequence.pages + page.index;
-      if (page_ids_[static_cast<std::size_t>(at)] == page.page.value()) sequence.settled = first;
+      if (page_ids_.front()[static_cast<std::size_t>(at)] == page.page.value()) {
+        sequence.settled = first;
+      }
     }
   }
 }
@@ -348,6 +379,11 @@ StepInput StepBatch::upload(Stream& stream) {
   staging.copied->synchronize();
   Used used;
   const StepInput input = pack(staging.pinned.data(), used);
+  for (std::size_t group = 1; group < page_ids_.size(); ++group) {
+    const std::size_t at = (group - 1) * room<std::int32_t>(limits_.max_pages);
+    const std::size_t bytes = page_ids_[group].size() * sizeof(std::int32_t);
+    if (bytes > 0) stream.upload(device_.data() + at, staging.pinned.data() + at, bytes);
+  }
   if (used.end > used.begin) {
     stream.upload(device_.data() + used.begin, staging.pinned.data() + used.begin,
                   used.end - used.begin);

@@ -29,10 +29,11 @@ struct StepLimits {
   std::int32_t max_rows = 0;       // tokens in a step
   std::int32_t max_sequences = 0;  // sequences in a step
   std::int32_t max_samples = 0;    // rows with logits
-  std::int32_t max_pages = 0;      // page ids over all sequences
+  std::int32_t max_pages = 0;      // page ids of a group over all sequences
   std::int64_t max_history = 0;    // tokens over all sequences with penalties
   std::int32_t max_biases = 0;
-  std::int32_t max_turns = 0;  // places of offers to CPU workers (offer_at)
+  std::int32_t max_turns = 0;    // places of offers to CPU workers (offer_at)
+  std::int32_t page_groups = 1;  // groups of layers with block tables of their own (KvGroups)
 };
 
 // The adapter of a sequence's rows; no slot: the base model.
@@ -56,12 +57,15 @@ struct StepInput {
   std::int32_t num_rows = 0;
   const std::int32_t* ids = nullptr;
   const std::int32_t* positions = nullptr;
-  const std::int32_t* slots = nullptr;
+  const std::int32_t* slots = nullptr;  // of the first group of layers; see slots_of()
+  std::int32_t slot_stride = 0;         // between two groups
   std::int32_t num_sequences = 0;
   const AttentionSequence* sequences = nullptr;
   const AttentionSequence* host_sequences = nullptr;  // the same in host memory, for planning
-  const std::int32_t* page_ids = nullptr;
-  std::int32_t max_rows = 0;  // of any sequence, or a bound
+  const std::int32_t* page_ids = nullptr;             // of the first group; see page_ids_of()
+  const std::int32_t* more_page_ids = nullptr;        // of the other groups
+  std::int32_t more_page_stride = 0;                  // between two of these groups
+  std::int32_t max_rows = 0;                          // of any sequence, or a bound
   std::int32_t max_kv_len = 0;
   std::int32_t num_lora_rows = 0;
   const std::int32_t* lora_rows = nullptr;
@@ -91,6 +95,13 @@ struct StepInput {
   std::int32_t num_history = 0;
   const TokenBias* biases = nullptr;
   bool padded = false;
+
+  // The slot of each row's key and value in the pages of a group of layers (KvGroups).
+  const std::int32_t* slots_of(std::int32_t group) const { return slots + group * slot_stride; }
+  // The block tables of a group, one after another. A sequence's table has the same place in all.
+  const std::int32_t* page_ids_of(std::int32_t group) const {
+    return group == 0 ? page_ids : more_page_ids + (group - 1) * more_page_stride;
+  }
 };
 
 class StepBatch {
@@ -99,8 +110,9 @@ class StepBatch {
 
   void clear();
 
-  // Adds `tokens` at positions start, start + 1, ... of a sequence with these `pages` (they cover
-  // all positions up to the last token). Returns the index of the first row.
+  // Adds `tokens` at positions start, start + 1, ... of a sequence with these `pages`: a block
+  // table for each group, of equal lengths, that covers all positions up to the last token. Returns
+  // the index of the first row.
   std::int32_t add_sequence(std::span<const std::int32_t> tokens, std::int64_t start,
                             std::span<const PageId> pages, std::int32_t page_tokens,
                             AdapterSlot adapter);
@@ -175,8 +187,9 @@ class StepBatch {
   };
 
   StepLimits limits_;
-  std::vector<std::int32_t> ids_, positions_, slots_, page_ids_, lora_rows_, sample_rows_, history_,
+  std::vector<std::int32_t> ids_, positions_, lora_rows_, sample_rows_, history_,
       sampled_lora_rows_;
+  std::vector<std::vector<std::int32_t>> slots_, page_ids_;  // by group
   std::vector<AttentionSequence> sequences_;
   std::vector<FilledPage> filled_;
   std::int32_t page_tokens_ = 0;

@@ -86,6 +86,7 @@ TEST_P(FamilyGolden, AgreesWithPromptsInChunksOfSevenAndSmallPages) {
   EngineOptions options = small_engine_options();
   options.max_prefill_chunk = 7;
   options.page_tokens = 4;
+  options.num_pages *= 4;
   run_all(options);
 }
 

@@ -38,16 +38,6 @@ TEST(PagePool, ReservesAllOrNothing) {
   EXPECT_EQ(a.pages().size(), 2U);
 }
 
-TEST(PagePool, FindsTheSlotOfEveryToken) {
-  PagePool pool(3, 4);
-  BlockTable first(pool);
-  ASSERT_TRUE(first.reserve(1));
-  BlockTable table(pool);
-  ASSERT_TRUE(table.reserve(6));
-  EXPECT_EQ(table.slot(0), table.pages()[0].value() * 4);
-  EXPECT_EQ(table.slot(5), table.pages()[1].value() * 4 + 1);
-}
-
 TEST(PagePool, TakesBackWhatAMovedTableHeld) {
   PagePool pool(2, 4);
   {
@@ -148,7 +138,7 @@ TEST(PagePool, FreesAPageWhenItsLastReferenceGoes) {
   BlockTable first(pool);
   ASSERT_TRUE(first.reserve(4));
   BlockTable second(pool);
-  second.share(first.pages());
+  second.append(first.pages());
   ASSERT_TRUE(second.reserve(8));
   EXPECT_EQ(second.pages()[0], first.pages()[0]);
   first.clear();

@@ -65,7 +65,8 @@ class Adapters : public Reclaimable {
 class Stress {
  public:
   // Every second seed considers only the age.
-  explicit Stress(unsigned seed) : random_(seed) {
+  Stress(unsigned seed, const KvGroups& groups)
+      : random_(seed), pool_(PoolShape{kPages, kPageTokens, kChunks, groups}) {
     if (seed % 2 == 0) pool_.set_costs({.kv_page = 1, .adapter_byte = 1});
   }
 
@@ -89,13 +90,18 @@ class Stress {
   void check() {
     std::set<PageId> kv;
     for (const Sequence& sequence : sequences_) {
-      for (std::size_t i = 0; i < sequence.table.pages().size(); ++i) {
-        const PageId page = sequence.table.pages()[i];
+      for_each_page(sequence, [&](std::int32_t group, std::size_t i, PageId page) {
         kv.insert(page);
         // Any cached part must be the KV of exactly these tokens and this adapter.
         const auto end = (i + 1) * kPageTokens;
-        if (end <= sequence.computed) {
-          ASSERT_EQ(kv_of_[page], key(sequence, end)) << "page " << page.value();
+        if (end > sequence.computed) return;
+        ASSERT_EQ(kv_of_[page], key(sequence, end, group)) << "page " << page.value();
+      });
+      for (std::int32_t group = groups().whole; group < groups().count(); ++group) {
+        const auto seen = static_cast<std::size_t>(
+            groups().first_seen(static_cast<std::int64_t>(sequence.computed)) / kPageTokens);
+        for (std::size_t i = seen; i < sequence.table.num_pages(); ++i) {
+          ASSERT_NE(sequence.table.pages(group)[i], pool_.shape().null_page()) << "a row sees it";
         }
       }
     }
@@ -119,12 +125,13 @@ class Stress {
     ASSERT_EQ(counts.chunks, static_cast<std::int64_t>(count));
     ASSERT_EQ(counts.spare_chunks, std::int64_t{counts.adapter} * kChunks - counts.chunks);
     ASSERT_EQ(counts.free + counts.kv + counts.cached + counts.adapter, kPages) << "a page is lost";
-    ASSERT_LE(counts.cached, static_cast<std::int32_t>(prefixes_.num_pages()));
+    ASSERT_LE(counts.cached, static_cast<std::int32_t>(prefixes_.num_pages()) * groups().count());
   }
 
   void end() {
     while (!sequences_.empty()) finish();
     ASSERT_TRUE(pool_.make_room(kPages)) << "idle pages can all be had";
+    prefixes_.drop_idle();
     ASSERT_EQ(prefixes_.num_pages(), 0U);
     ASSERT_TRUE(adapters_.entries.empty());
   }
@@ -144,11 +151,38 @@ class Stress {
     BlockTable table;
     PrefixCache::Position position;
   };
-  using Key = std::pair<int, std::vector<TokenId>>;
+  struct Key {
+    int adapter = 0;
+    std::int32_t group = 0;
+    std::vector<TokenId> tokens;
+    bool operator==(const Key&) const = default;
+  };
 
-  static Key key(const Sequence& sequence, std::size_t end) {
+  static Key key(const Sequence& sequence, std::size_t end, std::int32_t group) {
     return {sequence.adapter,
+            group,
             {sequence.tokens.begin(), sequence.tokens.begin() + static_cast<std::ptrdiff_t>(end)}};
+  }
+  const KvGroups& groups() const { return pool_.shape().groups; }
+  // Calls visit(group, index, page) for all pages that the sequence holds.
+  template <typename Visit>
+  void for_each_page(const Sequence& sequence, const Visit& visit) const {
+    for (std::int32_t group = 0; group < groups().count(); ++group) {
+      for (std::size_t i = 0; i < sequence.table.num_pages(); ++i) {
+        const PageId page = sequence.table.pages(group)[i];
+        if (page != pool_.shape().null_page()) visit(group, i, page);
+      }
+    }
+  }
+  // As SequencePages: first gives back what no row from `computed` on sees.
+  bool reserve(Sequence& sequence, std::size_t tokens) {
+    const auto seen = static_cast<std::size_t>(
+        groups().first_seen(static_cast<std::int64_t>(sequence.computed)) / kPageTokens);
+    if (groups().windowed > 0) {
+      sequence.position.give_back_before(seen);
+      sequence.table.give_back_before(seen);
+    }
+    return sequence.table.reserve(static_cast<std::int64_t>(tokens));
   }
   Worth worth_of(int adapter) {
     return pool_.clock().worth(static_cast<std::uint64_t>(adapter), pool_.costs().adapter_byte);
@@ -195,10 +229,10 @@ class Stress {
                         std::span<const TokenId>(sequence.tokens).first(sequence.tokens.size() - 1),
                         sequence.table));
     hits += static_cast<int>(sequence.computed);
-    for (std::size_t i = 0; i < sequence.computed / kPageTokens; ++i) {
-      EXPECT_EQ(kv_of_[sequence.table.pages()[i]], key(sequence, (i + 1) * kPageTokens));
-    }
-    return sequence.table.reserve(static_cast<std::int64_t>(sequence.tokens.size()));
+    for_each_page(sequence, [&](std::int32_t group, std::size_t i, PageId page) {
+      EXPECT_EQ(kv_of_[page], key(sequence, (i + 1) * kPageTokens, group));
+    });
+    return reserve(sequence, sequence.tokens.size());
   }
 
   // Computes a chunk of the prompt, or a token that then gets a successor.
@@ -206,7 +240,7 @@ class Stress {
     if (sequences_.empty()) return start();
     Sequence& sequence = sequences_[random_() % sequences_.size()];
     if (sequence.computed == sequence.tokens.size()) {
-      if (!sequence.table.reserve(static_cast<std::int64_t>(sequence.tokens.size()) + 1)) {
+      if (!reserve(sequence, sequence.tokens.size() + 1)) {
         return preempt();
       }
       sequence.tokens.push_back(static_cast<TokenId>(random_() % 2));
@@ -214,11 +248,10 @@ class Stress {
     const std::size_t settled = sequence.computed;
     const std::size_t left = sequence.tokens.size() - settled;
     sequence.computed += 1 + random_() % left;
-    for (std::size_t end = kPageTokens; end <= sequence.computed; end += kPageTokens) {
-      if (end > settled) {
-        kv_of_[sequence.table.pages()[end / kPageTokens - 1]] = key(sequence, end);
-      }
-    }
+    for_each_page(sequence, [&](std::int32_t group, std::size_t i, PageId page) {
+      const std::size_t end = (i + 1) * kPageTokens;
+      if (end > settled && end <= sequence.computed) kv_of_[page] = key(sequence, end, group);
+    });
     prefixes_.extend(sequence.position,
                      std::span<const TokenId>(sequence.tokens).first(sequence.computed),
                      static_cast<std::int64_t>(settled), sequence.table);
@@ -247,7 +280,7 @@ class Stress {
   }
 
   std::mt19937 random_;
-  PagePool pool_{kPages, kPageTokens, kChunks};
+  PagePool pool_;
   PrefixCache prefixes_{pool_};
   Adapters adapters_{pool_};
   std::vector<Sequence> sequences_;
@@ -256,9 +289,13 @@ class Stress {
 };
 
 TEST(PoolStress, LosesNoPageAndGivesNoneToTwoOverTenThousandOperations) {
-  for (const unsigned seed : {20261120U, 1U, 2U}) {
+  const KvGroups windowed{1, 1, 11, 64};
+  const KvGroups only_windowed{0, 1, 6, 64};
+  const std::pair<unsigned, KvGroups> runs[] = {
+      {20261120U, {}}, {1U, {}}, {2U, {}}, {3U, windowed}, {4U, windowed}, {6U, only_windowed}};
+  for (const auto& [seed, groups] : runs) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
-    Stress stress(seed);
+    Stress stress(seed, groups);
     for (int i = 0; i < 10000; ++i) {
       stress.operation();
       stress.check();

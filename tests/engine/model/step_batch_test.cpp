@@ -194,6 +194,34 @@ TEST(StepBatch, PaddedToTheSameRowsLiesAtTheSameAddresses) {
   EXPECT_EQ(second.num_samples, 3);
 }
 
+// The tables of other groups lie at fixed addresses, too.
+TEST(StepBatch, HasSlotsAndPageIdsForEachGroupOfLayers) {
+  auto device = make_test_device();
+  auto stream = device->create_stream("test").value();
+  StepBatch batch = StepBatch::create(*device, {32, 8, 8, 32, 64, 16, 0, 3}).value();
+  const std::vector<PageId> first = {PageId(3), PageId(1), PageId(9),
+                                     PageId(5), PageId(9), PageId(6)};
+  const std::vector<PageId> second = {PageId(0), PageId(2), PageId(4)};
+  const std::vector<std::int32_t> token = {12};
+  const StepInput announced = batch.padded_input(decode_bounds(4, 0, 100));
+  for (const bool padded : {false, true}) {
+    batch.clear();
+    batch.add_sequence(token, 6, first, 4, {});
+    batch.add_sequence(token, 3, second, 4, {});
+    if (padded) batch.pad(decode_bounds(4, 0, 100));
+    const StepInput input = batch.upload(*stream);
+    const std::vector<std::vector<std::int32_t>> slots = {{6, 3}, {22, 11}, {26, 19}};
+    const std::vector<std::vector<std::int32_t>> ids = {{3, 1, 0}, {9, 5, 2}, {9, 6, 4}};
+    for (std::int32_t group = 0; group < 3; ++group) {
+      EXPECT_EQ(read(*stream, input.slots_of(group), 2), slots[static_cast<std::size_t>(group)]);
+      EXPECT_EQ(read(*stream, input.page_ids_of(group), 3), ids[static_cast<std::size_t>(group)]);
+      if (!padded) continue;
+      EXPECT_EQ(input.slots_of(group), announced.slots_of(group));
+      EXPECT_EQ(input.page_ids_of(group), announced.page_ids_of(group));
+    }
+  }
+}
+
 TEST(StepBatch, PadsWithRowsThatWriteAndReadNothing) {
   auto device = make_test_device();
   auto stream = device->create_stream("test").value();

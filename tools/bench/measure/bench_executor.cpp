@@ -142,11 +142,13 @@ Status ExecutorBench::make_steps(std::span<Device* const> devices, DType dtype,
     return static_cast<std::int32_t>((size + of_page - 1) / of_page);
   };
   constexpr std::int32_t kSparePages = 64;  // room that pages shared by adapters may leave unused
-  const std::int32_t pages = kSparePages +
-                             options_.batch * pages_of(options_.context + 1, kExecutorPageTokens) +
-                             pages_of(options_.prefill_tokens, kExecutorPageTokens) +
-                             pages_of(chunks, layout_.chunks_per_page);
-  pool_ = std::make_unique<PagePool>(pages, kExecutorPageTokens, layout_.chunks_per_page);
+  const std::int32_t pages =
+      kSparePages +
+      layout_.groups.count() *
+          (options_.batch * pages_of(options_.context + 1, kExecutorPageTokens) +
+           pages_of(options_.prefill_tokens, kExecutorPageTokens)) +
+      pages_of(chunks, layout_.chunks_per_page);
+  pool_ = std::make_unique<PagePool>(layout_.pool(pages, options_.prefill_tokens));
 
   options.model.max_rows = std::max(options_.prefill_tokens, options_.batch);
   options.model.max_samples = options_.batch;
@@ -155,6 +157,7 @@ Status ExecutorBench::make_steps(std::span<Device* const> devices, DType dtype,
   options.step.max_sequences = options_.batch;
   options.step.max_samples = options_.batch;
   options.step.max_pages = pages;
+  options.step.page_groups = layout_.groups.count();
   // The same settings as in an engine, on either kind of device.
   if (devices.front()->info().is_cuda) {
     options.max_graph_batch = options_.batch;
@@ -248,7 +251,11 @@ void ExecutorBench::add(StepPlan& plan, std::int32_t sequence, std::int32_t star
                         std::int32_t count, int set) const {
   const auto index = static_cast<std::size_t>(sequence);
   const auto first = tokens_[index].begin() + start;
-  const std::span<const PageId> pages = tables_[index].pages();
+  std::vector<PageId> pages;
+  for (std::int32_t group = 0; group < tables_[index].num_groups(); ++group) {
+    const std::span<const PageId> of_group = tables_[index].pages(group);
+    pages.insert(pages.end(), of_group.begin(), of_group.end());
+  }
   StepPlan::Entry entry;
   entry.id = static_cast<std::uint64_t>(sequence);
   entry.start = start;

@@ -28,8 +28,10 @@ class Simulation {
  public:
   Simulation(const BatchLimits& limits, std::int32_t num_pages, std::int32_t page_tokens,
              const LineOptions& line = {})
+      : Simulation(limits, PoolShape{num_pages, page_tokens, 1, {}}, line) {}
+  Simulation(const BatchLimits& limits, const PoolShape& pool, const LineOptions& line = {})
       : limits_(limits),
-        pool_(num_pages, page_tokens),
+        pool_(pool),
         prefixes_(pool_),
         scheduler_(limits, pool_, &prefixes_, line) {}
 
@@ -61,8 +63,8 @@ class Simulation {
       EXPECT_TRUE(seen.insert(sequence).second) << "planned twice";
       EXPECT_GT(num_tokens, 0);
       EXPECT_LE(num_tokens, sequence->left_to_compute());
-      EXPECT_LE(pool_.shape().pages_for(sequence->computed() + num_tokens),
-                static_cast<std::int32_t>(sequence->pages.ids().size()));
+      EXPECT_LE(pool_.shape().table_pages(sequence->computed() + num_tokens),
+                static_cast<std::int32_t>(sequence->pages.table().num_pages()));
       rows += num_tokens;
     }
     EXPECT_LE(rows, limits_.max_num_batched_tokens);
@@ -194,6 +196,31 @@ TEST(ContinuousBatcher, ScoresThePromptOnceThoughThePreemptedSequenceIsComputedA
   EXPECT_FALSE(sequence->wants_prompt_logprobs());
 }
 
+TEST(ContinuousBatcher, ASequenceHoldsTheWindowAndTheRowsOfAStepInWindowedLayers) {
+  BatchLimits chunks = limits(4, 100);
+  chunks.max_prefill_chunk = 10;
+  Simulation simulation(chunks, PoolShape{64, 4, 1, {1, 2, 16, 10}});
+  const Sequence* sequence = simulation.add(90, 30);
+  const PoolShape& shape = simulation.pool().shape();
+  bool has_given_back = false;
+  while (!simulation.step().empty() && simulation.finished().empty()) {
+    const BlockTable& table = sequence->pages.table();
+    EXPECT_LE(table.num_held(), shape.pages_for(sequence->num_tokens()));
+    const auto pages = static_cast<std::int64_t>(table.num_pages());
+    EXPECT_GE(table.num_held(), pages + 2 * std::min<std::int64_t>(pages, 16 / 4));
+    has_given_back = has_given_back || !table.holds_all(0);
+  }
+  EXPECT_TRUE(has_given_back);
+}
+
+TEST(ContinuousBatcher, PreemptsAndFinishesSequencesOfAModelWithWindows) {
+  Simulation simulation(limits(6, 24), PoolShape{70, 4, 1, {1, 2, 12, 24}});
+  for (std::int64_t i = 0; i < 12; ++i) simulation.add(5 + 7 * i, 40);
+  while (simulation.finished().size() < 12) ASSERT_FALSE(simulation.step().empty());
+  EXPECT_GT(simulation.scheduler().num_preemptions(), 0U);
+  EXPECT_EQ(simulation.pool().counts().kv, 0);
+}
+
 TEST(ContinuousBatcher, ServesInOrderOfArrivalWithinAPriority) {
   Simulation simulation(limits(1, 100), 64, 4);
   simulation.add(3, 2, 0);
@@ -223,7 +250,7 @@ TEST(ContinuousBatcher, PreemptsTheNewestWhenPagesRunOut) {
   Sequence* newer = simulation.add(7, 16);
   while (simulation.scheduler().num_preemptions() == 0) ASSERT_FALSE(simulation.step().empty());
   EXPECT_EQ(newer->computed(), 0);
-  EXPECT_TRUE(newer->pages.ids().empty());
+  EXPECT_TRUE(newer->pages.table().pages().empty());
   EXPECT_EQ(simulation.scheduler().num_waiting(), 1U);
   while (!simulation.step().empty()) {
   }
