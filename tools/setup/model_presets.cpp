@@ -3,26 +3,51 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/check.h"
 #include "base/text/utf8.h"
+#include "engine/model/families/registry.h"
 #include "engine/tokenizer/byte_level.h"
 
 namespace tandem {
 namespace {
 
 struct Preset {
-  const char* name;
-  std::int64_t hidden, layers, heads, kv_heads, head_dim, ffn, vocab, positions;
-  double theta;
-  bool llama3_rope, tied;
-  double rope_factor;
+  std::string_view name;
+  std::string_view config;  // as in the model's config.json
 };
 
-// Values from the models' config.json files.
 constexpr Preset kPresets[] = {
-    {"llama-3.2-1b", 2048, 16, 32, 8, 64, 8192, 128256, 131072, 500000, true, true, 32},
-    {"llama-2-7b", 4096, 32, 32, 32, 128, 11008, 32000, 4096, 10000, false, false, 0},
-    {"llama-2-70b", 8192, 80, 64, 8, 128, 28672, 32000, 4096, 10000, false, false, 0},
-    {"llama-3-8b", 4096, 32, 32, 8, 128, 14336, 128256, 8192, 500000, false, false, 0},
+    {"llama-3.2-1b", R"({"model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 16,
+      "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64,
+      "intermediate_size": 8192, "vocab_size": 128256, "max_position_embeddings": 131072,
+      "rms_norm_eps": 1e-5, "rope_theta": 500000, "tie_word_embeddings": true,
+      "rope_scaling": {"rope_type": "llama3", "factor": 32, "low_freq_factor": 1,
+                       "high_freq_factor": 4, "original_max_position_embeddings": 8192},
+      "torch_dtype": "bfloat16"})"},
+    {"llama-2-7b", R"({"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32,
+      "num_attention_heads": 32, "num_key_value_heads": 32, "intermediate_size": 11008,
+      "vocab_size": 32000, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
+      "tie_word_embeddings": false, "torch_dtype": "bfloat16"})"},
+    {"llama-2-70b", R"({"model_type": "llama", "hidden_size": 8192, "num_hidden_layers": 80,
+      "num_attention_heads": 64, "num_key_value_heads": 8, "intermediate_size": 28672,
+      "vocab_size": 32000, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
+      "tie_word_embeddings": false, "torch_dtype": "bfloat16"})"},
+    {"llama-3-8b", R"({"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32,
+      "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
+      "vocab_size": 128256, "max_position_embeddings": 8192, "rms_norm_eps": 1e-5,
+      "rope_theta": 500000, "tie_word_embeddings": false, "torch_dtype": "bfloat16"})"},
+    {"mistral-7b-v0.1", R"({"model_type": "mistral", "hidden_size": 4096,
+      "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+      "intermediate_size": 14336, "vocab_size": 32000, "max_position_embeddings": 32768,
+      "rms_norm_eps": 1e-5, "rope_theta": 10000, "sliding_window": 4096,
+      "tie_word_embeddings": false, "torch_dtype": "bfloat16"})"},
+    {"gemma-2-9b", R"({"model_type": "gemma2", "hidden_size": 3584, "num_hidden_layers": 42,
+      "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 256,
+      "intermediate_size": 14336, "vocab_size": 256000, "max_position_embeddings": 8192,
+      "rms_norm_eps": 1e-6, "rope_theta": 10000, "sliding_window": 4096,
+      "query_pre_attn_scalar": 256, "attn_logit_softcapping": 50, "final_logit_softcapping": 30,
+      "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": true,
+      "torch_dtype": "bfloat16"})"},
 };
 
 }  // namespace
@@ -36,23 +61,9 @@ std::vector<std::string> model_preset_names() {
 std::optional<ModelSpec> model_preset(std::string_view name) {
   for (const Preset& preset : kPresets) {
     if (name != preset.name) continue;
-    DecoderShape shape;
-    shape.hidden_size = preset.hidden;
-    shape.num_layers = preset.layers;
-    shape.num_heads = preset.heads;
-    shape.num_kv_heads = preset.kv_heads;
-    shape.head_dim = preset.head_dim;
-    shape.ffn_size = preset.ffn;
-    shape.vocab_size = preset.vocab;
-    shape.max_position_embeddings = preset.positions;
-    shape.tie_word_embeddings = preset.tied;
-    shape.rotary.theta = preset.theta;
-    if (preset.llama3_rope) {
-      RotarySpec::Llama3Scaling scaling;
-      scaling.factor = preset.rope_factor;
-      shape.rotary.llama3 = scaling;
-    }
-    return decoder_of(shape);
+    Result<ModelSpec> spec = parse_model_spec(preset.config);
+    TANDEM_CHECK(spec.ok(), "{}: {}", preset.name, spec.status().message());
+    return *std::move(spec);
   }
   return std::nullopt;
 }

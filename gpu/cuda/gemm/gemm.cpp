@@ -42,12 +42,13 @@ Status Gemm::run(const GemmSwigluArgs& args, cudaStream_t stream) {
   const GemmArgs product{args.x, args.w, {}, args.gate_up};
   check_types(product);
   const GemmArgs both{args.x, args.w, {}, args.out};
-  const bool may_fuse = args.out.dtype == args.x.dtype && args.activation == Activation::silu;
+  const bool may_fuse = args.out.dtype == args.x.dtype;
+  const GemmEnd end = args.activation == Activation::silu ? GemmEnd::swiglu : GemmEnd::geglu;
   if (may_fuse && skinny_.supported && skinny_gemm_takes(both)) {
-    return launch_skinny_gemm(both, skinny_, stream, GemmEnd::swiglu);
+    return launch_skinny_gemm(both, skinny_, stream, end);
   }
   if (may_fuse && warpgroup_.supported && warpgroup_gemm_ends_in_swiglu(both, warpgroup_)) {
-    return launch_warpgroup_gemm(both, warpgroup_, stream, GemmEnd::swiglu);
+    return launch_warpgroup_gemm(both, warpgroup_, stream, end);
   }
   TANDEM_TRY(run(product, stream));
   return launch_swiglu({args.gate_up, args.out, args.activation}, stream);

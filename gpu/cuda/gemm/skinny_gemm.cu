@@ -71,6 +71,7 @@ struct SkinnyParams {
   bool y_is_f32;
   bool accumulate;
   bool swiglu;  // true: row `out` + o of w belongs with row o
+  bool gelu;    // the activation is gelu_tanh, not silu
 };
 
 constexpr int kReduceColumn = kGroup + 4;  // floats; the 4 avoid bank conflicts of stores
@@ -254,7 +255,7 @@ __global__ void __launch_bounds__(kThreads)
         for (int c = 0; c < kColTiles; ++c) {
           const float half = to_float(from_float<Element>(sum[c]));
           const float up = __shfl_down_sync(0xffffffffU, half, kHalfGroup);
-          if (row < kHalfGroup) sum[c] = silu(half) * up;
+          if (row < kHalfGroup) sum[c] = (p.gelu ? gelu_tanh(half) : silu(half)) * up;
         }
       }
 #pragma unroll
@@ -322,7 +323,8 @@ Status launch_skinny_gemm(const GemmArgs& args, const SkinnyDevice& device, cuda
   p.bias = args.bias.rank > 0 ? args.bias.data : nullptr;
   p.y_stride = args.y.stride[0];
   p.in = static_cast<int>(args.x.cols());
-  p.swiglu = end == GemmEnd::swiglu;
+  p.swiglu = end != GemmEnd::store;
+  p.gelu = end == GemmEnd::geglu;
   p.out = static_cast<int>(args.y.cols());
   p.rows = rows;
   p.y_is_f32 = args.y.dtype == DType::f32;

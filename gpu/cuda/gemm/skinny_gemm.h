@@ -38,7 +38,8 @@ bool skinny_gemm_takes(const GemmArgs& args);
 
 // Enqueues; never allocates or synchronises. The launch shape depends only on the shapes of `args`.
 // Sums have a fixed order: the same for a given number of rows, in and out. Reads w before earlier
-// kernels of the stream have ended, so nothing may write w on the stream. GemmEnd::swiglu requires:
+// kernels of the stream have ended, so nothing may write w on the stream. GemmEnd::swiglu and geglu
+// require:
 // no bias, no accumulation, y of x's dtype.
 Status launch_skinny_gemm(const GemmArgs& args, const SkinnyDevice& device, cudaStream_t stream,
                           GemmEnd end = GemmEnd::store);

@@ -33,11 +33,15 @@ class Gemm : public OpsTest {
     const TestTensor gate_up = tensor(dtype, {t, 2 * ffn});
     const TestTensor at_once = tensor(dtype, {t, ffn}, 1, extra_stride);
     const TestTensor in_turn = tensor(dtype, {t, ffn}, 1, extra_stride);
-    stream_->gemm_swiglu({x.on_device(), w.on_device(), gate_up.on_device(), at_once.on_device()});
-    stream_->gemm({x.on_device(), w.on_device(), {}, gate_up.on_device()});
-    stream_->swiglu({gate_up.on_device(), in_turn.on_device()});
-    EXPECT_TRUE(at_once.download(*stream_) == in_turn.download(*stream_))
-        << fmt::format("{} T {} in {} ffn {}", to_string(dtype), t, in, ffn);
+    for (const Activation activation : {Activation::silu, Activation::gelu_tanh}) {
+      stream_->gemm_swiglu(
+          {x.on_device(), w.on_device(), gate_up.on_device(), at_once.on_device(), activation});
+      stream_->gemm({x.on_device(), w.on_device(), {}, gate_up.on_device()});
+      stream_->swiglu({gate_up.on_device(), in_turn.on_device(), activation});
+      EXPECT_TRUE(at_once.download(*stream_) == in_turn.download(*stream_))
+          << fmt::format("{} T {} in {} ffn {}, {}", to_string(dtype), t, in, ffn,
+                         activation == Activation::silu ? "silu" : "gelu");
+    }
   }
 };
 

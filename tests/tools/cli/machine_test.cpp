@@ -60,8 +60,9 @@ TEST(Machine, KnowsItsMemory) {
 TEST(ModelPresets, HaveThePublishedSizes) {
   // The number of parameters by shape: embedding (and head), layers, norms.
   const auto parameters = [](const ModelSpec& c) {
+    const std::int64_t norms = c.layers.front().norms == NormPlace::around ? 4 : 2;
     const std::int64_t layer = c.hidden_size * (2 * c.q_size() + 2 * c.kv_size()) +
-                               3 * c.hidden_size * c.mlp().size + 2 * c.hidden_size;
+                               3 * c.hidden_size * c.mlp().size + norms * c.hidden_size;
     const std::int64_t heads = c.tie_word_embeddings ? 1 : 2;
     return heads * c.vocab_size * c.hidden_size + c.num_layers() * layer + c.hidden_size;
   };
@@ -69,7 +70,17 @@ TEST(ModelPresets, HaveThePublishedSizes) {
   EXPECT_EQ(parameters(*model_preset("llama-2-7b")), 6738415616);
   EXPECT_EQ(parameters(*model_preset("llama-2-70b")), 68976648192);
   EXPECT_EQ(parameters(*model_preset("llama-3-8b")), 8030261248);
+  EXPECT_EQ(parameters(*model_preset("mistral-7b-v0.1")), 7241732096);
+  EXPECT_EQ(parameters(*model_preset("gemma-2-9b")), 9241705984);
   EXPECT_FALSE(model_preset("gpt-5"));
+}
+
+TEST(ModelPresets, HaveTheWindowsOfTheirFamilies) {
+  const ModelSpec gemma = *model_preset("gemma-2-9b");
+  EXPECT_EQ(gemma.layer(0).attention.window, 4096);
+  EXPECT_EQ(gemma.layer(1).attention.window, 0);
+  EXPECT_EQ(model_preset("mistral-7b-v0.1")->layer(31).attention.window, 4096);
+  EXPECT_EQ(model_preset("llama-3-8b")->layer(31).attention.window, 0);
 }
 
 }  // namespace

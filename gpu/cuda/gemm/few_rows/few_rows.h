@@ -12,6 +12,7 @@ enum class GemmEnd : std::uint8_t {
   store,   // y = x w^T, y += ..., as GemmArgs
   swiglu,  // y = silu(g) u, where [g | u] = x w^T, each rounded to y's dtype: w has twice as many
            // rows as y has columns
+  geglu,   // likewise with gelu_tanh(g)
 };
 
 // True for f16 or bf16, 1 to `most` rows, in % 64 == 0, and 16-byte aligned rows of x and w, as the

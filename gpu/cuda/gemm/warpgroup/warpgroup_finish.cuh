@@ -158,8 +158,9 @@ __device__ __forceinline__ void finish_swiglu(const WarpgroupParams& p,
 #pragma unroll
       for (int i = 2 * h; i < 2 * h + 2; ++i) {
         const float own = has_gate ? d[4 * j + i] : d[4 * j + 4 + i];
-        pair.element[i % 2] = from_float<Element>(silu(halve(has_gate ? own : other[i])) *
-                                                  halve(has_gate ? other[i] : own));
+        const float gate = halve(has_gate ? own : other[i]);
+        const float active = p.gelu ? gelu_tanh(gate) : silu(gate);
+        pair.element[i % 2] = from_float<Element>(active * halve(has_gate ? other[i] : own));
       }
       if (results.t + 8 * h >= p.rows || column >= results.columns) continue;
       Element* const to = row + 8 * h * p.y_stride + column;

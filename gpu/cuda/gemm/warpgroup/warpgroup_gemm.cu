@@ -318,7 +318,8 @@ Status launch_warpgroup_gemm(const GemmArgs& args, const WarpgroupDevice& device
   WarpgroupParams p{};
   p.rows = static_cast<int>(args.x.rows());
   p.out = static_cast<int>(args.y.cols());
-  p.swiglu = end == GemmEnd::swiglu;
+  p.swiglu = end != GemmEnd::store;
+  p.gelu = end == GemmEnd::geglu;
   p.plan = plan_warpgroup_gemm(p.rows, static_cast<int>(args.x.cols()), p.out, device, end);
   p.y = args.y.data;
   p.bias = args.bias.rank > 0 ? args.bias.data : nullptr;

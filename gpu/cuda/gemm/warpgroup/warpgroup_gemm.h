@@ -49,7 +49,7 @@ bool warpgroup_gemm_ends_in_swiglu(const GemmArgs& args, const WarpgroupDevice& 
 // Enqueues; never allocates or synchronises. The launch shape depends only on the shapes of `args`.
 // Sums have a fixed order: the same for a given number of rows, in and out on such a device. Reads
 // w before earlier kernels of the stream have ended, so nothing may write w on the stream.
-// GemmEnd::swiglu requires: no bias, no accumulation, y of x's dtype.
+// GemmEnd::swiglu and geglu require: no bias, no accumulation, y of x's dtype.
 Status launch_warpgroup_gemm(const GemmArgs& args, const WarpgroupDevice& device,
                              cudaStream_t stream, GemmEnd end = GemmEnd::store);
 

@@ -16,7 +16,7 @@ constexpr int round_up(int value, int to) {
 
 WarpgroupPlan plan_for(int rows, int in, int out, int cluster, int clusters, int shared_bytes,
                        GemmEnd end = GemmEnd::store) {
-  const bool halves = end == GemmEnd::swiglu;
+  const bool halves = end != GemmEnd::store;
   WarpgroupPlan plan{};
   plan.unit = out % 2 == 0 ? 2 : 1;
   plan.cluster = cluster;
@@ -59,7 +59,7 @@ WarpgroupPlan plan_for(int rows, int in, int out, int cluster, int clusters, int
 
 WarpgroupPlan plan_warpgroup_gemm(int rows, int in, int out, const WarpgroupDevice& device,
                                   GemmEnd end) {
-  if (end == GemmEnd::swiglu) {
+  if (end != GemmEnd::store) {
     return plan_for(rows, in, out, 1, device.processors, device.shared_bytes, end);
   }
   if (out < kRowsAlone * device.processors && in >= kShortestShared && device.clusters_of_2 > 0) {

@@ -42,8 +42,8 @@ struct WarpgroupPlan {
   int ring_bytes;
   int shared_bytes;
 };
-// `out`: columns of y. GemmEnd::swiglu: a block's first warpgroup has all of its rows of gate, the
-// second those of up, which come in a box of their own.
+// `out`: columns of y. GemmEnd::swiglu, geglu: a block's first warpgroup has all of its rows of
+// gate, the second those of up, which come in a box of their own.
 WarpgroupPlan plan_warpgroup_gemm(int rows, int in, int out, const WarpgroupDevice& device,
                                   GemmEnd end = GemmEnd::store);
 

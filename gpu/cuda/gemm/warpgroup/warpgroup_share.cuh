@@ -17,6 +17,7 @@ struct WarpgroupParams {
   bool y_is_f32;
   bool accumulate;
   bool swiglu;  // true: row `out` + o of w belongs with row o
+  bool gelu;    // the activation is gelu_tanh, not silu
   bool as_is;   // true: y is the plain sums of single blocks, stored in pairs
 };
 
