@@ -1,9 +1,9 @@
 // Attention over the paged cache on CUDA: the plan of a step and the launches of its layers.
 //
 // Decode rows and short chunks go to the tiled kernel (tiled.cuh), long chunks to one of
-// FlashInfer's prefill kernels (hopper/, without support of windows and softcaps, or prefill.cuh),
-// and the rest (f32, head sizes other than 64, 96, 128 and 256, a step beyond AttentionLimits) to
-// the simple kernel. All are correct for any mix.
+// FlashInfer's prefill kernels (hopper/, or prefill.cuh), and the rest (f32, head sizes other than
+// 64, 96, 128 and 256, a step beyond AttentionLimits) to the simple kernel. All are correct for any
+// mix.
 //
 // The reason for a decode kernel of our own: it was faster than FlashInfer 0.6.7's in every shape
 // tried on an H200 (32 and 8 KV heads, batch 1 to 32, contexts of 512 and 32768). `tandem bench

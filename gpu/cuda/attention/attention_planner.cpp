@@ -73,8 +73,8 @@ bool AttentionPlanner::choose_prompts(const AttentionPlan& plan, std::int32_t gr
   hopper_rows_ = 0;
   if (plan.captured) return true;
   const std::int32_t packed_rows = prefill_tile_rows(plan.dtype, plan.head_dim);
-  const bool may_take_hopper = hopper_ && !plan.bounded;
-  const std::int32_t rows = may_take_hopper ? hopper_prefill_rows(plan.dtype, plan.head_dim) : 0;
+  const std::int32_t rows =
+      hopper_ ? hopper_prefill_rows(plan.dtype, plan.head_dim, plan.bounded) : 0;
   if (packed_rows == 0) return true;
   std::int64_t tiles = 0;         // tiles of Hopper's kernel
   std::int64_t packed_tiles = 0;  // tiles of FlashAttention-2's kernel

@@ -53,9 +53,9 @@ class PlannedStep {
       cover(begins[request], first, std::min(rows, all - first));
     }
     for (const PromptTile& tile : prompt_tiles()) {
-      const std::int32_t first = tile.tile * hopper_prefill_rows(DType::bf16, d_);
+      const std::int32_t first = tile.tile * hopper_prefill_rows(DType::bf16, d_, false);
       const std::int32_t count =
-          std::min(hopper_prefill_rows(DType::bf16, d_), tile.num_rows - first);
+          std::min(hopper_prefill_rows(DType::bf16, d_, false), tile.num_rows - first);
       cover(tile.first_row, first * group_, count * group_);
     }
     return covered_;
@@ -74,7 +74,7 @@ class PlannedStep {
   std::vector<PromptTile> prompt_tiles() const {
     return array<PromptTile>(planned.hopper, planned.hopper_tiles);
   }
-  bool has_hopper() const { return hopper_ && hopper_prefill_rows(DType::bf16, d_) > 0; }
+  bool has_hopper() const { return hopper_ && hopper_prefill_rows(DType::bf16, d_, false) > 0; }
 
   PlannedAttention planned;
 

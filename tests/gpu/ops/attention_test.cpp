@@ -237,8 +237,22 @@ TEST_F(PagedAttention, TakesPromptsOfManySequences) {
   check(shape);
 }
 
-// Records one step with this number of rows and sequences, and launches it for the steps that
-// `next` makes, with as many sequences and at most as many rows. Rows without a sequence do not
-// matter.
+// Enough tiles for Hopper's kernel; with other window and softcap by layer, the plan is the same.
+TEST_F(PagedAttention, TakesPromptsWithWindowsAndSoftcaps) {
+  const bool all = device_->info().is_cuda;
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (const std::int64_t d : {128, 256}) {
+      AttentionShape shape{dtype, 8, 2, d, 16, {{130, 300}, {140, 140}, {1, 400}, {150, 690}}, 0};
+      for (const std::int32_t window : {40, 129, 300}) {
+        shape.window = window;
+        shape.softcap = window == 129 ? 0 : 1.5F;
+        if (all || (window == 129 && d == 128)) check(shape);
+      }
+      shape.window = 0;
+      if (all) check(shape);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tandem

@@ -5,9 +5,10 @@
 
 namespace tandem::cuda {
 
-std::int32_t hopper_prefill_rows(DType dtype, std::int64_t head_dim) {
+std::int32_t hopper_prefill_rows(DType dtype, std::int64_t head_dim, bool bounded) {
   if (dtype != DType::bf16 && dtype != DType::f16) return 0;
-  return head_dim == 64 ? 192 : head_dim == 128 ? 128 : 0;
+  if (head_dim == 64) return bounded ? 0 : 192;
+  return head_dim == 128 || head_dim == 256 ? 128 : 0;
 }
 
 Status prepare_hopper_prefill() {
@@ -17,7 +18,8 @@ Status prepare_hopper_prefill() {
 
 Status launch_hopper_prefill(const HopperPrefillArgs& args, cudaStream_t stream) {
   const TensorView& q = args.attention.q;
-  TANDEM_CHECK(hopper_prefill_rows(q.dtype, q.cols()) > 0, "q {}", to_string(q));
+  const bool bounded = args.attention.window != 0 || args.attention.softcap != 0;
+  TANDEM_CHECK(hopper_prefill_rows(q.dtype, q.cols(), bounded) > 0, "q {}", to_string(q));
   if (args.num_tiles == 0) return {};
   return q.dtype == DType::bf16 ? launch_hopper_bf16(args, stream)
                                 : launch_hopper_f16(args, stream);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include <flashinfer/attention/hopper/prefill_sm90.cuh>
 #include <flashinfer/attention/hopper/variants.cuh>
@@ -29,25 +30,55 @@ class FencedPipeline : public cutlass::PipelineAsync<kStages> {
   }
 };
 
-template <typename Element, int kD>
+struct ScoreParams {
+  float sm_scale;
+  float softcap;  // 0: none
+};
+
+// How scores become exponents, with a softcap or without one, chosen when the kernel runs: the
+// branch is the same for all threads, and an instance less takes a minute less to compile.
+struct BoundedScores {
+  float in;        // of the score that tanh takes
+  float exponent;  // of what the softmax takes, to base 2
+  bool capped;
+
+  template <typename Params, typename Coord>
+  __device__ BoundedScores(const Params& params, const Coord&) {
+    const ScoreParams& scores = params.additional_params;
+    capped = scores.softcap != 0;
+    in = capped ? scores.sm_scale / scores.softcap : 1;
+    exponent = (capped ? scores.softcap : scores.sm_scale) * flashinfer::math::log2e;
+  }
+  template <int kRowsOfThread>
+  __device__ auto GetAttentionUpdater() {
+    return flashinfer::OnlineSoftmax<kRowsOfThread, /*WITH_SCALE=*/true>(exponent);
+  }
+  template <typename Params, typename Score>
+  __device__ float LogitsTransform(const Params&, Score score, std::uint32_t, std::uint32_t,
+                                   std::uint32_t, std::uint32_t, std::uint32_t) const {
+    return capped ? flashinfer::math::tanh(score * in) : score;
+  }
+};
+
+// kBounded: windows and softcaps are heeded.
+template <typename Element, int kD, bool kBounded>
 struct HopperPrefill {
-  struct Scale {
-    float sm_scale;
-  };
   static constexpr int kRows = kD == 64 ? 192 : 128;
-  static constexpr int kKeys = 96;
+  static constexpr int kKeys = kD == 256 ? 64 : 96;
   static constexpr int kStages = 2;
-  struct Traits : flashinfer::AttentionKernelTraits</*USE_TMA_LOAD_KV=*/false, kD, kD, kRows, kKeys,
-                                                    kStages, Element, Element, Element,
-                                                    std::int32_t, flashinfer::StandardAttention> {
+  using Scores = std::conditional_t<kBounded, BoundedScores, flashinfer::StandardAttention>;
+  struct Traits
+      : flashinfer::AttentionKernelTraits</*USE_TMA_LOAD_KV=*/false, kD, kD, kRows, kKeys, kStages,
+                                          Element, Element, Element, std::int32_t, Scores> {
     using MainloopPipeline = FencedPipeline<kStages>;
   };
-  using Mainloop = flashinfer::SparseCollectiveMainloop<Scale, Traits, /*CAUSAL=*/true>;
+  using Mainloop = flashinfer::SparseCollectiveMainloop<ScoreParams, Traits, /*CAUSAL=*/true>;
   using Epilogue = TileEpilogue<Traits>;
   static constexpr auto kKernel =
       flashinfer::PrefillWithKVCacheKernel<Mainloop, Epilogue, Traits,
-                                           /*LEFT_SLIDING_WINDOW=*/false, /*CAUSAL=*/true,
+                                           /*LEFT_SLIDING_WINDOW=*/kBounded, /*CAUSAL=*/true,
                                            TileQueue>;
+  static constexpr int kNoWindow = 1 << 30;
   static constexpr std::size_t kSharedBytes = sizeof(typename Traits::SharedStorage);
 
   static Status prepare() {
@@ -75,11 +106,12 @@ struct HopperPrefill {
          keys + attention.kv_heads * head_stride,
          kv_layout,
          attention.page_ids,
-         /*window_left=*/-1,
+         // Without a window, more keys before the row's own than there are.
+         attention.window == 0 ? kNoWindow : attention.window - 1,
          cache.page_stride,
          cache.page_stride,
          static_cast<std::uint32_t>(cache.page_tokens),
-         {attention.scale}});
+         {attention.scale, attention.softcap}});
     const auto epilogue = Epilogue::to_underlying_arguments(
         {static_cast<Element*>(attention.out.data),
          head_layout(attention.out.stride[0], attention.out.stride[1], heads, rows), nullptr,
@@ -97,14 +129,20 @@ struct HopperPrefill {
 
 template <typename Element>
 Status prepare_hopper() {
-  TANDEM_TRY((HopperPrefill<Element, 64>::prepare()));
-  return HopperPrefill<Element, 128>::prepare();
+  TANDEM_TRY((HopperPrefill<Element, 64, false>::prepare()));
+  TANDEM_TRY((HopperPrefill<Element, 128, false>::prepare()));
+  TANDEM_TRY((HopperPrefill<Element, 128, true>::prepare()));
+  return HopperPrefill<Element, 256, true>::prepare();
 }
 
 template <typename Element>
 Status launch_hopper(const HopperPrefillArgs& args, cudaStream_t stream) {
-  return args.attention.q.cols() == 64 ? HopperPrefill<Element, 64>::launch(args, stream)
-                                       : HopperPrefill<Element, 128>::launch(args, stream);
+  const AttentionArgs& attention = args.attention;
+  if (attention.q.cols() == 64) return HopperPrefill<Element, 64, false>::launch(args, stream);
+  if (attention.q.cols() == 256) return HopperPrefill<Element, 256, true>::launch(args, stream);
+  return attention.window != 0 || attention.softcap != 0
+             ? HopperPrefill<Element, 128, true>::launch(args, stream)
+             : HopperPrefill<Element, 128, false>::launch(args, stream);
 }
 
 }  // namespace tandem::cuda

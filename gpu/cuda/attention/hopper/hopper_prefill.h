@@ -27,8 +27,9 @@ struct HopperPrefillArgs {
   std::int32_t processors = 0;  // the GPU's multiprocessors: one block each
 };
 
-// Rows of a sequence per tile; 0: this build or this head size has no such kernel.
-std::int32_t hopper_prefill_rows(DType dtype, std::int64_t head_dim);
+// Rows of a sequence per tile; 0: this build or this head size has no such kernel. `bounded`: some
+// layers have a window or a softcap; the rows of the others are the same.
+std::int32_t hopper_prefill_rows(DType dtype, std::int64_t head_dim, bool bounded);
 // Called once before the first launch, on a GPU of compute capability 9.0.
 Status prepare_hopper_prefill();
 // Takes bf16 or f16; rows of q and keys at multiples of 16 bytes; dense `out`. Enqueues; never

@@ -3,7 +3,7 @@
 
 namespace tandem::cuda {
 
-std::int32_t hopper_prefill_rows(DType, std::int64_t) {
+std::int32_t hopper_prefill_rows(DType, std::int64_t, bool) {
   return 0;
 }
 
