@@ -19,8 +19,8 @@ struct Spread {
 };
 
 // Keeps activations near unit size through any number of layers.
-Spread spread_of(std::string_view name, std::span<const std::int64_t> shape) {
-  if (name.ends_with("norm.weight")) return {1.0F, 0.1F};
+Spread spread_of(std::string_view name, std::span<const std::int64_t> shape, float norm_weight) {
+  if (name.ends_with("norm.weight")) return {norm_weight, 0.1F};
   if (name.ends_with(".bias")) return {0.0F, 0.05F};
   // A uniform variable on [-h, h] has the variance h^2 / 3.
   const auto in = static_cast<float>(shape.back());
@@ -29,7 +29,7 @@ Spread spread_of(std::string_view name, std::span<const std::int64_t> shape) {
 
 class DummyWeights final : public WeightSource {
  public:
-  explicit DummyWeights(std::uint64_t seed) : seed_(seed) {}
+  DummyWeights(std::uint64_t seed, float norm_weight) : seed_(seed), norm_weight_(norm_weight) {}
 
   bool has(std::string_view /*name*/) const override { return true; }
 
@@ -44,7 +44,7 @@ class DummyWeights final : public WeightSource {
     }
     if (first >= total) return {};
     const std::size_t count = std::min(wanted, total - first);
-    const Spread spread = spread_of(name, shape);
+    const Spread spread = spread_of(name, shape, norm_weight_);
     const std::uint64_t key = random_key(seed_, name);
     parallel_chunks(count, kChunk, [&](std::size_t begin, std::size_t end) {
       random_fill(key, first + begin, end - begin, spread.mean, spread.half_width, dtype,
@@ -55,12 +55,13 @@ class DummyWeights final : public WeightSource {
 
  private:
   std::uint64_t seed_;
+  float norm_weight_;
 };
 
 }  // namespace
 
-std::unique_ptr<WeightSource> make_dummy_weights(std::uint64_t seed) {
-  return std::make_unique<DummyWeights>(seed);
+std::unique_ptr<WeightSource> make_dummy_weights(std::uint64_t seed, float norm_weight) {
+  return std::make_unique<DummyWeights>(seed, norm_weight);
 }
 
 }  // namespace tandem

@@ -41,7 +41,8 @@ class WeightSource {
 Result<std::unique_ptr<WeightSource>> open_checkpoint(const std::filesystem::path& dir);
 
 // Makes random weights of any shape. They depend on the seed and the name, not on the order of
-// reading. Matrices are uniform with the variance of usual initialisations, norms are near one.
-std::unique_ptr<WeightSource> make_dummy_weights(std::uint64_t seed);
+// reading. Matrices are uniform with the variance of usual initialisations, norms are near
+// `norm_weight`: 1, or 0 where one is added to it (ModelSpec::norm_adds_one).
+std::unique_ptr<WeightSource> make_dummy_weights(std::uint64_t seed, float norm_weight = 1);
 
 }  // namespace tandem

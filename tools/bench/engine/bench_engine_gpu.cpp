@@ -192,26 +192,35 @@ class GpuBench {
   Status check_results(ExecutorBench& bench, int num_sets) {
     const auto vocab = static_cast<std::size_t>(spec_.vocab_size);
     double worst = 0;
+    std::string where;
+    const auto compare = [&](std::string_view ways, std::int32_t rows, const float* a,
+                             const float* b, std::size_t count) {
+      const double difference = max_relative(a, b, count);
+      if (difference <= worst) return;
+      worst = difference;
+      where = fmt::format("{}, {} rows", ways, rows);
+    };
     double least_effect = HUGE_VAL;
     for (const std::int32_t batch : kBatches) {
       TANDEM_ASSIGN(const auto eager,
                     bench.decode_logits(0, batch, ExecutorBench::kNoAdapters, false));
       TANDEM_ASSIGN(const auto recorded,
                     bench.decode_logits(0, batch, ExecutorBench::kNoAdapters, true));
-      worst = std::max(worst, max_relative(recorded.data(), eager.data(), eager.size()));
+      compare("recorded and eager", batch, recorded.data(), eager.data(), eager.size());
       TANDEM_ASSIGN(const auto alone,
                     bench.decode_logits(batch - 1, 1, ExecutorBench::kNoAdapters, true));
-      worst =
-          std::max(worst, max_relative(alone.data(), eager.data() + (batch - 1) * vocab, vocab));
+      compare("alone and in a batch", batch, alone.data(), eager.data() + (batch - 1) * vocab,
+              vocab);
       for (int set = 0; set < num_sets && batch == kLoraBatch; ++set) {
         TANDEM_ASSIGN(const auto adapted, bench.decode_logits(0, batch, set, true));
         TANDEM_ASSIGN(const auto same, bench.decode_logits(0, batch, set, false));
-        worst = std::max(worst, max_relative(adapted.data(), same.data(), same.size()));
+        compare("recorded and eager with adapters", batch, adapted.data(), same.data(),
+                same.size());
         for (const std::int32_t row : {0, batch / 2, batch - 1}) {
           TANDEM_ASSIGN(const auto one, bench.decode_logits(row, 1, set, true));
           const float* in_batch = adapted.data() + static_cast<std::size_t>(row) * vocab;
           const float* base = eager.data() + static_cast<std::size_t>(row) * vocab;
-          worst = std::max(worst, max_relative(one.data(), in_batch, vocab));
+          compare("alone and in a batch with adapters", batch, one.data(), in_batch, vocab);
           least_effect = std::min(least_effect, max_relative(in_batch, base, vocab));
         }
       }
@@ -221,15 +230,15 @@ class GpuBench {
         TANDEM_ASSIGN(const auto at_once, bench.prefill_logits(0, prompt.tokens));
         TANDEM_TRY(bench.prefill_logits(0, prompt.tokens - 1).status());
         TANDEM_ASSIGN(const auto last, bench.prefill_logits(prompt.tokens - 1, 1));
-        worst = std::max(worst, max_relative(at_once.data(), last.data(), last.size()));
+        compare("prefill and decode", prompt.tokens, at_once.data(), last.data(), last.size());
       }
     }
     report_.fact("checked: recorded = eager, batched = alone, prefill = decode",
                  fmt::format("within {:.1e}", worst));
     if (worst > kTolerance) {
       return error(StatusCode::internal,
-                   "results differ by {:.2e}, more than {:.0e}: nothing was timed", worst,
-                   kTolerance);
+                   "results differ by {:.2e} ({}), more than {:.0e}: nothing was timed", worst,
+                   where, kTolerance);
     }
     if (num_sets == 0) return {};
     report_.fact("checked: adapters change the logits", fmt::format("by {:.1e}", least_effect));
