@@ -21,7 +21,7 @@ using PlanSeconds = std::array<double, kNumPlanWays>;
 
 // The part of a PlanMemory that is kept for the next engine start.
 struct PlanLessons {
-  static constexpr std::int64_t kVersion = 5;    // format of a situation's numbers
+  static constexpr std::int64_t kVersion = 6;    // format of a situation's numbers
   static constexpr std::size_t kMostSeen = 512;  // situations
 
   struct Seen {

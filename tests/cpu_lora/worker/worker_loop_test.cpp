@@ -376,7 +376,7 @@ TEST_F(WorkerLoopTest, TakesOnlyAnEmptyWorkerSlot) {
   start_workers(1);
   const auto second = WorkerLoop::create(*mailbox_, case_.arena(), {.worker_slot = 0});
   EXPECT_EQ(second.status().code(), StatusCode::already_exists);
-  EXPECT_THAT(second.status().message(), HasSubstr("seat 0 is taken by process"));
+  EXPECT_THAT(second.status().message(), HasSubstr("worker slot 0 is taken by process"));
   const auto beyond = WorkerLoop::create(*mailbox_, case_.arena(), {.worker_slot = 4});
   EXPECT_EQ(beyond.status().code(), StatusCode::invalid_argument);
 }
