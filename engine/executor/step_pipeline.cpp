@@ -44,8 +44,8 @@ Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& option
   TANDEM_ASSIGN(pipeline->stream_, device.create_stream("compute"));
   StepLimits limits = options.limits;
   if (handoff != nullptr) {
-    limits.max_turns = static_cast<std::int32_t>(model.spec().num_layers()) *
-                       static_cast<std::int32_t>(model.spec().modules.num_sites());
+    limits.max_offers = static_cast<std::int32_t>(model.spec().num_layers()) *
+                        static_cast<std::int32_t>(model.spec().modules.num_sites());
   }
   TANDEM_ASSIGN(StepBatch batch, StepBatch::create(device, limits));
   pipeline->batch_ = std::make_unique<StepBatch>(std::move(batch));
@@ -245,7 +245,7 @@ void StepPipeline::plan_handoff(const HandoffStep* first) {
   std::span<const HandoffStep::Group> groups;
   if (planned_ && !planned_->step().groups.empty()) {
     groups = planned_->step().groups;
-    batch_->set_cold(planned_->cold_slots(), planned_->turns());
+    batch_->set_cold(planned_->cold_slots(), planned_->descriptors());
     for (const HandoffStep::Wait& wait : planned_->step().waits) {
       waits_.add(groups[wait.group].adapter, wait.layer, wait.kind);
     }
@@ -373,7 +373,7 @@ void StepPipeline::end_handoff(Step& step, const OtherRanks& others, double seco
       traced ? trace_workers(handoff, step.launched, end) : std::vector<WorkerTime>();
   HandoffOutcome outcome = std::move(*step.handoff).finish(failed, others.timed_out, seconds);
   step.handoff.reset();
-  result.voided = std::move(outcome.timed_out);
+  result.timed_out = std::move(outcome.timed_out);
   for (const HandoffOutcome::Served& served : outcome.served) {
     StepResult::Served& one = result.served.emplace_back();
     one.slot = served.slot;

@@ -78,14 +78,14 @@ PlannedHandoff Handoff::plan_step(std::span<const AdapterRows> cold, std::int32_
   if (!step->groups.empty()) {
     step->sequence = next_sequence_;
     next_sequence_ += static_cast<std::uint64_t>(step->num_offers);
-    step->turn = turn_++ % kMaxStepsInFlight;
+    step->results_at = next_results_++ % kMaxStepsInFlight;
     place_results(0, *step);
   }
   return {*this, 0, std::move(step)};
 }
 
 void Handoff::place_results(std::size_t rank, HandoffStep& step) const {
-  step.times = reinterpret_cast<std::uint64_t*>(ranks_[rank].host_results[step.turn].data());
+  step.times = reinterpret_cast<std::uint64_t*>(ranks_[rank].host_results[step.results_at].data());
   step.tickets = reinterpret_cast<std::uint32_t*>(step.times + planner_.most_offers());
   step.timed_out = step.tickets + static_cast<std::size_t>(planner_.most_offers()) * kMaxColdGroups;
 }
@@ -102,7 +102,7 @@ PlannedHandoff Handoff::follow_step(std::size_t rank, const HandoffStep& first) 
   step.num_sites = first.num_sites;
   step.num_offers = first.num_offers;
   step.sequence = first.sequence;
-  step.turn = first.turn;
+  step.results_at = first.results_at;
   place_results(rank, step);
   for (std::size_t l = 0; l < step.layers.size(); ++l) {
     std::uint64_t offered = 0;

@@ -121,7 +121,7 @@ class Handoff {
     std::array<Buffer, kMaxStepsInFlight> host_results;
   };
   std::vector<RankMemory> ranks_;
-  std::size_t turn_ = 0;
+  std::size_t next_results_ = 0;
   std::uint64_t next_sequence_ = 1;
   std::uint64_t next_published_ = 1;  // lower only while a step is being enqueued
   ColdStartLog* const cold_starts_;

@@ -48,7 +48,7 @@ struct HandoffStep {
   std::vector<bool> unread;
   StepHandoff device;          // for Model::compute, once it is offered
   std::uint64_t sequence = 0;  // of its first job
-  std::size_t turn = 0;        // index of the memory that receives times and tickets
+  std::size_t results_at = 0;  // index of the memory that receives times and tickets
   bool begun = false;          // its jobs are published and not yet ended
   std::int32_t num_offers = 0;
   std::int32_t rows = 0;  // of the whole step

@@ -96,7 +96,8 @@ class FailingDevice final : public ForwardingDevice {
   using ForwardingDevice::ForwardingDevice;
 
   void lose_context() { faults_.lost = true; }
-  // Makes the sample() after `count` more fail; later work is void until the failure is reported.
+  // Makes the sample() after `count` more fail; later work is dropped until the failure is
+  // reported.
   void fail_sample(int count) { faults_.samples_left = count; }
   // The same for a gemm(), which fails when it runs, or throws when it is enqueued.
   void fail_gemm(int count, bool throws) {

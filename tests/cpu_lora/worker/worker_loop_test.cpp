@@ -176,7 +176,7 @@ TEST_F(WorkerLoopTest, TakesNoPartInJobsThatAreNotForIt) {
 TEST_F(WorkerLoopTest, LeavesJobsBehindThatGoElsewhere) {
   start_workers(2);
   std::uint64_t sequence = 0;
-  for (const Ticket ticket : {Ticket::gpu, Ticket::voided, Ticket::none}) {
+  for (const Ticket ticket : {Ticket::gpu, Ticket::dropped, Ticket::none}) {
     const GroupJob it = job(0x3);
     publish_job(*mailbox_, ++sequence, &it, 1);
     EXPECT_FALSE(quiet(*mailbox_, 0x3, sequence));
