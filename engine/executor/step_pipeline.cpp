@@ -68,11 +68,7 @@ Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& option
 }
 
 StepPipeline::~StepPipeline() {
-  wait_for_all();
-}
-
-void StepPipeline::wait_for_all() noexcept {
-  if (stream_ != nullptr) (void)stream_->synchronize();  // its failures no longer matter
+  if (stream_ != nullptr) (void)wait_for_all();  // its failures no longer matter
 }
 
 Status StepPipeline::tune() {
@@ -346,13 +342,15 @@ void StepPipeline::learn(const Step& step, double seconds) {
   loads.set_link_factor(handoff_->learner().costs().factors.link);
 }
 
-Status StepPipeline::abandon() noexcept {
-  Status status;
+Status StepPipeline::wait_for_all() noexcept {
   try {
-    status = stream_->synchronize();
+    return stream_->synchronize();
   } catch (const std::bad_alloc&) {  // from making the message; this shorter one needs no memory
-    status = Status(StatusCode::fatal, "out of memory");
+    return Status(StatusCode::fatal, "out of memory");
   }
+}
+
+void StepPipeline::drop_all() noexcept {
   planned_.reset();
   for (Step& step : steps_) step.handoff.reset();
   open_.reset();
@@ -361,7 +359,6 @@ Status StepPipeline::abandon() noexcept {
   waits_.clear();
   in_flight_ = 0;
   failure_ = Status();
-  return status;
 }
 
 void StepPipeline::end_handoff(Step& step, const OtherRanks& others, double seconds, TimePoint end,
