@@ -103,7 +103,7 @@ class LearningEngine {
     const Step step = run(machine(kind), request, choice.plan, held_up);
     if (hands_over(choice.plan)) learn(step, costs_.layer_time(request.rows));
     memory_.observe(PlanSituation::of(costs_, request),
-                    hands_over(choice.plan) ? choice.way : PlanWay::wait,
+                    hands_over(choice.plan) ? choice.chosen.way : PlanWay::wait,
                     step_seconds(request, choice.plan), step.seconds);
     costs_.factors = learner_.factors();
     return step.seconds;
