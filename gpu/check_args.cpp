@@ -29,9 +29,9 @@ void fits_cache(const TensorView& heads, const KvLayer& cache) {
 }
 
 void is_a_job(const HandoffJob& job) {
-  TANDEM_CHECK(job.turn != nullptr, "no turn");
-  TANDEM_CHECK(job.max_groups >= 1 && job.max_groups <= kMaxColdGroups, "{} cold groups",
-               job.max_groups);
+  TANDEM_CHECK(job.descriptor != nullptr, "no descriptor");
+  TANDEM_CHECK(job.num_groups >= 1 && job.num_groups <= kMaxColdGroups, "{} cold groups",
+               job.num_groups);
 }
 
 }  // namespace

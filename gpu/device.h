@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -195,6 +196,8 @@ class Device {
     static constexpr WeightFormat kDense[] = {WeightFormat::dense};
     return kDense;
   }
+  // The largest attention head that its streams compute (AttentionArgs::q).
+  virtual std::int64_t max_head_dim() const { return std::numeric_limits<std::int64_t>::max(); }
   virtual Result<std::unique_ptr<Stream>> create_stream(std::string_view name) = 0;
   virtual std::unique_ptr<Event> create_event() = 0;
   // Like create_event(), but with the device's time; recording it costs the stream more.

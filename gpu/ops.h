@@ -305,31 +305,31 @@ struct MailboxView {
 // The handoff's state on the device, zero at first. It lies in device memory; with several ranks,
 // in what Communicator::allocate_words gave the first one.
 struct HandoffState {
-  std::uint32_t broken[kMaxMailboxes];  // 1: a deadline passed; offers are voided until zeroed
+  std::uint32_t
+      broken[kMaxMailboxes];  // 1: a deadline passed; offers to it are dropped until it is 0
 };
 
-// The part of a job that differs from step to step. It lies in device memory, where only copies and
-// uploads write it, so that one recording of an offer and its accept serves every step.
-struct HandoffTurn {
+// The part of a job that differs from offer to offer. It lies in device memory, where only copies
+// and uploads write it, so that one recording of an offer and its accept serves every job with as
+// many groups.
+struct OfferDescriptor {
   std::uint64_t sequence = 0;    // rises from offer to offer; never repeats on a stream
   std::uint64_t cpu_groups = 0;  // masks over the groups (OfferArgs)
   std::uint64_t xa_groups = 0;
   // Bit g: group g's adapter has module m in this layer. Otherwise the module's columns of y are
   // not valid. The weight table may not know yet, as its rows travel with the load.
   std::uint64_t adapted[LoraModules::kMaxModules] = {};
-  std::int32_t num_groups = 0;  // up to HandoffJob::max_groups
-  std::int32_t zero = 0;        // fills the gap
 };
 
 // The fields that an offer and the accept that follows it share.
 struct HandoffJob {
-  const HandoffTurn* turn;
+  const OfferDescriptor* descriptor;
   const std::int32_t* rows;     // as in LoraArgs
   const LoraSegment* segments;  // the step's, not the live ones
-  const ColdGroup* groups;      // [max_groups], device memory; the first turn->num_groups are read
-  std::int32_t max_groups;      // 1 .. kMaxColdGroups: a bound
+  const ColdGroup* groups;      // [num_groups], device memory
+  std::int32_t num_groups;      // 1 .. kMaxColdGroups
   std::int32_t max_count;       // most rows of any group, or a bound
-  std::uint32_t* tickets;       // [max_groups] of Ticket, device memory; for groups of the step
+  std::uint32_t* tickets;       // [num_groups] of Ticket, device memory
   // When the offer gave the first group its ticket: nanoseconds of the device's own clock, in
   // device memory. Null: not wanted.
   std::uint64_t* time = nullptr;
@@ -343,9 +343,9 @@ struct HandoffJob {
 // The offer gives every group one ticket:
 //   gpu     if the group is in neither mask, as the stream has waited for its weights;
 //           or ready[slot * slot_stride + a and b] both hold its generation
-//   voided  if its mailbox is broken
+//   dropped if its mailbox is broken
 //   cpu_xa  if it is in xa_groups and B's ready word holds its generation
-//   cpu     otherwise, if in cpu_groups; a group in xa_groups alone, with B not ready: voided
+//   cpu     otherwise, if in cpu_groups; a group in xa_groups alone, with B not ready: dropped
 // For cpu and cpu_xa, its rows of x go to the mailbox. Then, in every case, the group's doorbell is
 // rung: a release store at system scope, after its rows. live[s] = segments[s], with count 0 where
 // a group's ticket is not gpu. Weights that a gpu ticket found ready are visible to later
@@ -371,8 +371,8 @@ struct OfferArgs : HandoffJob {
 //   cpu_xa  out[m][t] += v[t, ranks of m] B^T, (A, B) = table[slot * slot_stride + m]
 // A group times out if its answers have not come `deadline_us` after the operation began, or if its
 // mailbox is broken by then: timed_out[g] = 1, state->broken[mailbox] = 1, and nothing is added for
-// it. A group whose ticket is voided also counts as timed out, but breaks no mailbox. The wait is
-// bounded, whatever a worker writes.
+// it. A group whose ticket is `dropped` also counts as timed out, but breaks no mailbox. The wait
+// is bounded, whatever a worker writes.
 //
 // With several ranks, each adds its columns of y, or v times its rows of B; if the parts of the
 // product are summed later (`is_sum`), rank 0 adds all. A timeout on one rank holds for all.
@@ -380,7 +380,7 @@ struct AcceptArgs : HandoffJob, LoraModules {
   bool is_sum = false;
   DType dtype = DType::bf16;  // the dtype of y and the weights
   std::uint32_t deadline_us;
-  std::uint32_t* timed_out;  // [max_groups], device memory; set, never cleared
+  std::uint32_t* timed_out;  // [num_groups], device memory; set, never cleared
   bool any_xa;               // some group may have a cpu_xa ticket, now or at any replay
 };
 

@@ -35,7 +35,7 @@ Status put_cpus(const char* what, const std::vector<int>& from, std::int32_t* to
 
 Status put_group(const ControlInfo::Group& from, ControlGroup& to) {
   if (from.num_worker_slots < 0 || from.num_worker_slots > kMaxWorkerSlots) {
-    return invalid("control region: {} seats, not within 0 to {}", from.num_worker_slots,
+    return invalid("control region: {} worker slots, not within 0 to {}", from.num_worker_slots,
                    kMaxWorkerSlots);
   }
   to.node = from.node;
@@ -59,7 +59,7 @@ Status check_count(const char* what, std::int32_t value, int most) {
 }
 
 Result<ControlInfo::Group> get_group(const ControlGroup& from) {
-  TANDEM_TRY(check_count("num_seats", from.num_worker_slots, kMaxWorkerSlots));
+  TANDEM_TRY(check_count("num_worker_slots", from.num_worker_slots, kMaxWorkerSlots));
   TANDEM_TRY(check_count("num_cpus", from.num_cpus, kMaxWorkerSlots));
   ControlInfo::Group to;
   to.node = from.node;

@@ -76,7 +76,7 @@ Result<MailboxShape> read_inbox(const ShmRegion& region) {
 Status check_inbox(const ShmRegion& region, const MailboxLayout& layout) {
   const InboxHeader& header = *reinterpret_cast<const InboxHeader*>(region.data());
   TANDEM_TRY(check_offset("bytes", header.bytes, layout.inbox_bytes));
-  TANDEM_TRY(check_offset("bells", header.doorbells, layout.doorbells));
+  TANDEM_TRY(check_offset("doorbells", header.doorbells, layout.doorbells));
   TANDEM_TRY(check_offset("jobs", header.jobs, layout.jobs));
   TANDEM_TRY(check_offset("group_jobs", header.group_jobs, layout.group_jobs));
   return check_offset("x", header.x, layout.x);
@@ -87,11 +87,11 @@ Status check_outbox(const ShmRegion& region, const MailboxShape& shape,
   TANDEM_ASSIGN(const OutboxHeader* header, header_of<OutboxHeader>(region));
   TANDEM_TRY(check_identity(*header, region, kOutboxMagic));
   if (header->num_worker_slots != shape.num_worker_slots) {
-    return invalid("it has {} seats and its inbox {}: they are not a pair",
+    return invalid("it has {} worker slots and its inbox {}: they are not a pair",
                    header->num_worker_slots, shape.num_worker_slots);
   }
   TANDEM_TRY(check_offset("bytes", header->bytes, layout.outbox_bytes));
-  TANDEM_TRY(check_offset("seats", header->worker_slots, layout.worker_slots));
+  TANDEM_TRY(check_offset("worker slots", header->worker_slots, layout.worker_slots));
   TANDEM_TRY(check_offset("v", header->v, layout.v));
   return check_offset("y", header->y, layout.y);
 }
@@ -118,7 +118,7 @@ Result<MailboxLayout> layout_of(const MailboxShape& shape) {
   if (shape.dtype != DType::f32 && shape.dtype != DType::f16 && shape.dtype != DType::bf16) {
     return invalid("mailbox: dtype {} is none of activations", static_cast<int>(shape.dtype));
   }
-  TANDEM_TRY(check_field("num_seats", shape.num_worker_slots, kMaxWorkerSlots));
+  TANDEM_TRY(check_field("num_worker_slots", shape.num_worker_slots, kMaxWorkerSlots));
   TANDEM_TRY(check_field("max_rows", shape.max_rows, kMaxMailboxRows));
   TANDEM_TRY(check_field("max_in", shape.max_in, kMaxMailboxWidth));
   TANDEM_TRY(check_field("max_out", shape.max_out, kMaxMailboxWidth));

@@ -12,10 +12,10 @@ inline constexpr int kMaxMailboxes = 8;    // per engine: one per NUMA node with
 // the offer runs.
 enum class Ticket : std::uint32_t {
   none = 0,
-  gpu = 1,     // the device: the weights are there
-  cpu = 2,     // workers: y = x A^T B^T
-  cpu_xa = 3,  // workers: v = x A^T; B is on the device
-  voided = 4,  // nobody: the mailbox is broken, and the rows are computed again later
+  gpu = 1,      // the device: the weights are there
+  cpu = 2,      // workers: y = x A^T B^T
+  cpu_xa = 3,   // workers: v = x A^T; B is on the device
+  dropped = 4,  // nobody: the mailbox is broken, and the rows are computed again later
 };
 
 // The value of a doorbell: the last job that was offered, and its ticket.

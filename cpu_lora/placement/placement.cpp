@@ -128,15 +128,15 @@ void Judge::judge_worker(const ObservedWorker& worker) {
   const int engine = engine_.info.pid;
   const std::string start = fmt::format("tandem pin apply --engine {}", engine);
   if (worker.pid <= 0) {
-    add(fmt::format("seat {} of group {} has no worker; the engine means one on cpu {}",
+    add(fmt::format("worker slot {} of group {} has no worker; the engine means one on cpu {}",
                     worker.worker_slot, worker.group, worker.meant_cpu),
         start);
     return;
   }
-  const std::string name =
-      fmt::format("worker {} (seat {} of group {})", worker.pid, worker.worker_slot, worker.group);
+  const std::string name = fmt::format("worker {} (worker slot {} of group {})", worker.pid,
+                                       worker.worker_slot, worker.group);
   if (!worker.alive) {
-    add(fmt::format("{} has ended and its seat is still taken", name),
+    add(fmt::format("{} has ended and its worker slot is still taken", name),
         "the engine clears it within seconds; look again, then " + start);
     return;
   }

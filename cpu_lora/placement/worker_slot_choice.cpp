@@ -43,8 +43,9 @@ class Chooser {
   void choose_meant(const ObservedWorker& worker) {
     if (worker.pid > 0 || worker.meant_cpu < 0 || enough()) return;
     if (!taken_.insert(worker.meant_cpu).second) {
-      choices_.notes.push_back(fmt::format("seat {} of group {} stays empty: its cpu {} is in use",
-                                           worker.worker_slot, worker.group, worker.meant_cpu));
+      choices_.notes.push_back(
+          fmt::format("worker slot {} of group {} stays empty: its cpu {} is in use",
+                      worker.worker_slot, worker.group, worker.meant_cpu));
       return;
     }
     choices_.worker_slots.push_back({worker.group, worker.worker_slot, worker.meant_cpu});

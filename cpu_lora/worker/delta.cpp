@@ -48,7 +48,7 @@ Status check_group_job(const GroupJob& job, const MailboxShape& shape, std::size
   }
   if (job.workers == 0 ||
       (shape.num_worker_slots < 64 && job.workers >> shape.num_worker_slots != 0)) {
-    return invalid("workers {:#x} of {} seats", job.workers, shape.num_worker_slots);
+    return invalid("workers {:#x} of {} worker slots", job.workers, shape.num_worker_slots);
   }
   if (job.rows > shape.max_rows || job.first_row > shape.max_rows - job.rows) {
     return invalid("rows {} + {} of {}", job.first_row, job.rows, shape.max_rows);

@@ -167,7 +167,8 @@ std::uint64_t v_plane_of(const GroupJob& job) {
 
 Share share_of(const GroupJob& job, int worker_slot, const JobTerms& terms) {
   const std::uint64_t bit = std::uint64_t{1} << worker_slot;
-  TANDEM_CHECK((job.workers & bit) != 0, "seat {} is not in {:#x}", worker_slot, job.workers);
+  TANDEM_CHECK((job.workers & bit) != 0, "worker slot {} is not in {:#x}", worker_slot,
+               job.workers);
   const Team all(job.workers, terms.weights);
   auto index = static_cast<std::uint32_t>(std::popcount(job.workers & (bit - 1)));
   Share share;

@@ -141,8 +141,8 @@ bool WorkerLoop::Impl::is_over() {
   ended = stop->load(std::memory_order_relaxed) ||
           mailbox.inbox().stop.load(std::memory_order_acquire) != 0 || !(*alive)();
   if (!ended && !has_worker_slot()) {
-    log::warning("worker {} ends: its seat belongs to another process, {}", options.worker_slot,
-                 worker_slot.pid.load(std::memory_order_relaxed));
+    log::warning("worker {} ends: its worker slot belongs to another process, {}",
+                 options.worker_slot, worker_slot.pid.load(std::memory_order_relaxed));
     ended = true;
   }
   return ended;
@@ -353,7 +353,7 @@ Result<WorkerLoop> WorkerLoop::create(Mailbox& mailbox, std::span<const std::byt
   const MailboxShape& shape = mailbox.shape();
   if (options.worker_slot < 0 ||
       static_cast<std::uint32_t>(options.worker_slot) >= shape.num_worker_slots) {
-    return invalid("seat {} of a mailbox with {} seats", options.worker_slot,
+    return invalid("worker slot {} of a mailbox with {} worker slots", options.worker_slot,
                    shape.num_worker_slots);
   }
   use_one_thread();
@@ -364,8 +364,8 @@ Result<WorkerLoop> WorkerLoop::create(Mailbox& mailbox, std::span<const std::byt
   // acq_rel: the acquire pairs with the release by which the previous worker left the worker slot.
   if (!worker_slot.pid.compare_exchange_strong(nobody, static_cast<std::uint32_t>(::getpid()),
                                                std::memory_order_acq_rel)) {
-    return error(StatusCode::already_exists, "seat {} is taken by process {}", options.worker_slot,
-                 nobody);
+    return error(StatusCode::already_exists, "worker slot {} is taken by process {}",
+                 options.worker_slot, nobody);
   }
   worker_slot.state.store(WorkerSlotState::starting, std::memory_order_relaxed);
   worker_slot.cpu.store(static_cast<std::uint32_t>(options.cpu), std::memory_order_relaxed);

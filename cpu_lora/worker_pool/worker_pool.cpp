@@ -35,7 +35,7 @@ Status check(const WorkerPoolOptions& options) {
     const std::uint32_t worker_slots = group.mailbox->shape().num_worker_slots;
     if (group.cpus.size() > worker_slots) {
       return invalid(
-          "{} CPU workers are wanted on node {} and its mailbox has {} seats: name fewer "
+          "{} CPU workers are wanted on node {} and its mailbox has {} worker slots: name fewer "
           "cores in worker_cpus",
           group.cpus.size(), group.node, worker_slots);
     }

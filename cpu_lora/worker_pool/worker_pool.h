@@ -7,7 +7,7 @@
 // slot of this pool, it stays there.
 //
 // A worker is run as
-//   PROGRAM worker --inbox NAME --outbox NAME --arena NAME --seat I --cpu C --node N
+//   PROGRAM worker --inbox NAME --outbox NAME --arena NAME --worker-slot I --cpu C --node N
 //       --spin-ms X --engine-pid P
 // Only the worker writes its worker slot while it lives. Once the worker is dead (reaped, or its
 // pid is no process that was run as above), the pool clears state and pid in the worker slot, so

@@ -37,7 +37,7 @@ ChildProcessOptions command(const WorkerPoolOptions& options, const WorkerGroupO
                      group.mailbox->outbox_region().name(),
                      "--arena",
                      group.arena,
-                     "--seat",
+                     "--worker-slot",
                      std::to_string(worker_slot),
                      "--cpu",
                      std::to_string(cpu),
@@ -209,7 +209,7 @@ void WorkerSlotWatch::watch_child(TimePoint now) {
     }
   } else if (!beats && now - beat_at_ > heartbeat_) {
     condemn(sits ? fmt::format("it gave no sign of life for {} ms", options_.heartbeat_ms)
-                 : "it left its seat and did not end");
+                 : "it left its worker slot and did not end");
   }
 }
 
@@ -221,8 +221,9 @@ void WorkerSlotWatch::watch_foreign(std::uint32_t pid, TimePoint now) {
     beat_at_ = looked_at_ = now;
   }
   if (!sits_here(static_cast<pid_t>(pid))) {
-    log::info("{}: pid {}, which held its seat, is dead or is no worker; the seat is free again",
-              name(), pid);
+    log::info(
+        "{}: pid {}, which held its worker slot, is dead or is no worker; the slot is free again",
+        name(), pid);
     trusted_pid_.store(0, std::memory_order_release);
     empty(pid);
     foreign_pid_ = 0;
@@ -272,7 +273,7 @@ bool WorkerSlotWatch::sits_here(pid_t pid) const {
     return std::search(words.begin(), words.end(), std::begin(both), std::end(both)) != words.end();
   };
   return has("--outbox", group_options_.mailbox->outbox_region().name()) &&
-         has("--seat", std::to_string(worker_slot_));
+         has("--worker-slot", std::to_string(worker_slot_));
 }
 
 void WorkerSlotWatch::clear(std::uint64_t sequence, TimePoint now) {

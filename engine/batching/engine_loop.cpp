@@ -265,7 +265,7 @@ Duration EngineLoop::hand_out_oldest() {
     waited += clock_->now() - begin;
     failed = !step.status.ok();
     digest(step, planned_[num_digested_++ % planned_.size()]);
-  } while (failed && !executor_->empty());  // the steps after a failed one are void, too
+  } while (failed && !executor_->empty());  // the steps after a failed one have failed, too
   return waited;
 }
 
@@ -278,7 +278,7 @@ void EngineLoop::digest(const StepResult& step, const std::vector<PlannedEntry>&
     log::error("a step failed, its requests end: {}", step.status.message());
     inbox_->end_if_fatal(step.status);
   }
-  for (const SlotId slot : step.voided) {
+  for (const SlotId slot : step.timed_out) {
     const auto entry = std::find_if(entries.begin(), entries.end(),
                                     [&](const PlannedEntry& each) { return each.slot == slot; });
     TANDEM_CHECK(entry != entries.end(), "slot {} was not in the step", slot.value());
@@ -314,16 +314,16 @@ void EngineLoop::record_plan(const std::vector<PlannedEntry>& entries) {
 
 // Called before the entries are digested, while their sequences still exist.
 void EngineLoop::record_result(const StepResult& step, const std::vector<PlannedEntry>& entries) {
-  std::vector<std::uint8_t> is_void;
-  is_void.reserve(entries.size());
-  for (const PlannedEntry& entry : entries) is_void.push_back(entry.is_void() ? 1 : 0);
-  recording_->add_result(step, is_void);
+  std::vector<std::uint8_t> is_stale;
+  is_stale.reserve(entries.size());
+  for (const PlannedEntry& entry : entries) is_stale.push_back(entry.is_stale() ? 1 : 0);
+  recording_->add_result(step, is_stale);
 }
 
 void EngineLoop::digest_entry(const StepResult& step, const PlannedEntry& entry) {
   Sequence& sequence = *entry.sequence;
   if (!deliveries_.left_step(sequence)) return;
-  if (entry.is_void()) return;  // it is computed again
+  if (entry.is_stale()) return;  // it is computed again
   if (!step.status.ok()) {
     deliveries_.end(sequence, FinishReason::failed, step.status);
     return;

@@ -90,7 +90,7 @@ void EngineReporter::begins(const std::vector<ScheduledSequence>& scheduled, Tim
 void EngineReporter::ends(const StepResult& step, TimePoint now) {
   if (num_steps_ == 0) return;
   const Step& oldest = steps_.front();
-  if (oldest.teaches && step.status.ok() && step.voided.empty()) {
+  if (oldest.teaches && step.status.ok() && step.timed_out.empty()) {
     (void)tracker_.observe(oldest.decode, oldest.prefill, step.seconds);
   }
   std::move(steps_.begin() + 1, steps_.end(), steps_.begin());

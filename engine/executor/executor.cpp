@@ -29,7 +29,7 @@ Result<std::unique_ptr<Executor>> Executor::create(const ExecutorOptions& option
 // Steps must end before the objects that they use.
 Executor::~Executor() {
   for (Rank& rank : ranks_) {
-    if (rank.pipeline != nullptr) rank.pipeline->wait_for_all();
+    if (rank.pipeline != nullptr) (void)rank.pipeline->wait_for_all();
   }
   for (Rank& rank : ranks_) rank.pipeline.reset();
   tier_.reset();
@@ -242,9 +242,10 @@ Status Executor::abandon() noexcept {
   }
   Status lost;
   for (Rank& rank : ranks_) {
-    Status steps = rank.pipeline->abandon();
+    Status steps = rank.pipeline->wait_for_all();
     if (steps.code() == StatusCode::fatal) lost = std::move(steps);
   }
+  for (Rank& rank : ranks_) rank.pipeline->drop_all();
   Status loads = tier_->abandon();
   meet_again();
   failure_ = Status();

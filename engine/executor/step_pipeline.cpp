@@ -44,8 +44,8 @@ Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& option
   TANDEM_ASSIGN(pipeline->stream_, device.create_stream("compute"));
   StepLimits limits = options.limits;
   if (handoff != nullptr) {
-    limits.max_turns = static_cast<std::int32_t>(model.spec().num_layers()) *
-                       static_cast<std::int32_t>(model.spec().modules.num_sites());
+    limits.max_offers = static_cast<std::int32_t>(model.spec().num_layers()) *
+                        static_cast<std::int32_t>(model.spec().modules.num_sites());
   }
   TANDEM_ASSIGN(StepBatch batch, StepBatch::create(device, limits));
   pipeline->batch_ = std::make_unique<StepBatch>(std::move(batch));
@@ -68,11 +68,7 @@ Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& option
 }
 
 StepPipeline::~StepPipeline() {
-  wait_for_all();
-}
-
-void StepPipeline::wait_for_all() noexcept {
-  if (stream_ != nullptr) (void)stream_->synchronize();  // its failures no longer matter
+  if (stream_ != nullptr) (void)wait_for_all();  // its failures no longer matter
 }
 
 Status StepPipeline::tune() {
@@ -245,7 +241,7 @@ void StepPipeline::plan_handoff(const HandoffStep* first) {
   std::span<const HandoffStep::Group> groups;
   if (planned_ && !planned_->step().groups.empty()) {
     groups = planned_->step().groups;
-    batch_->set_cold(planned_->cold_slots(), planned_->turns());
+    batch_->set_cold(planned_->cold_slots(), planned_->descriptors());
     for (const HandoffStep::Wait& wait : planned_->step().waits) {
       waits_.add(groups[wait.group].adapter, wait.layer, wait.kind);
     }
@@ -346,13 +342,15 @@ void StepPipeline::learn(const Step& step, double seconds) {
   loads.set_link_factor(handoff_->learner().costs().factors.link);
 }
 
-Status StepPipeline::abandon() noexcept {
-  Status status;
+Status StepPipeline::wait_for_all() noexcept {
   try {
-    status = stream_->synchronize();
+    return stream_->synchronize();
   } catch (const std::bad_alloc&) {  // from making the message; this shorter one needs no memory
-    status = Status(StatusCode::fatal, "out of memory");
+    return Status(StatusCode::fatal, "out of memory");
   }
+}
+
+void StepPipeline::drop_all() noexcept {
   planned_.reset();
   for (Step& step : steps_) step.handoff.reset();
   open_.reset();
@@ -361,7 +359,6 @@ Status StepPipeline::abandon() noexcept {
   waits_.clear();
   in_flight_ = 0;
   failure_ = Status();
-  return status;
 }
 
 void StepPipeline::end_handoff(Step& step, const OtherRanks& others, double seconds, TimePoint end,
@@ -373,7 +370,7 @@ void StepPipeline::end_handoff(Step& step, const OtherRanks& others, double seco
       traced ? trace_workers(handoff, step.launched, end) : std::vector<WorkerTime>();
   HandoffOutcome outcome = std::move(*step.handoff).finish(failed, others.timed_out, seconds);
   step.handoff.reset();
-  result.voided = std::move(outcome.timed_out);
+  result.timed_out = std::move(outcome.timed_out);
   for (const HandoffOutcome::Served& served : outcome.served) {
     StepResult::Served& one = result.served.emplace_back();
     one.slot = served.slot;

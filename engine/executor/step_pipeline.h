@@ -72,9 +72,6 @@ class StepPipeline {
                                                       DeviceLane adapters, Handoff* handoff,
                                                       const Clock& clock);
   ~StepPipeline();  // waits for the steps in flight
-  // The same, before the end: where several ranks share the steps, all have to be over before the
-  // first rank's handoffs end.
-  void wait_for_all() noexcept;
 
   // Calls Model::tune, before any graph is recorded.
   Status tune();
@@ -103,7 +100,10 @@ class StepPipeline {
   StepResult wait(const OtherRanks& others = {});
   // For ranks after the first: waits, and adds the outcome to `others` for the first rank.
   Status wait_and_tell(OtherRanks& others);
-  Status abandon() noexcept;
+  // Executor::abandon in two calls, since the first rank's handoffs may only end once the steps of
+  // all ranks are over.
+  Status wait_for_all() noexcept;
+  void drop_all() noexcept;  // requires wait_for_all()
   bool oldest_has_ended();
   StepTimes& times() { return times_; }
 

@@ -70,7 +70,7 @@ struct StepResult {
   double gap_seconds = 0;                  // upper bound of the device's idle time before the step
   // Slots of adapters whose CPU workers did not answer: the results of entries with these slots are
   // invalid.
-  std::vector<SlotId> voided;
+  std::vector<SlotId> timed_out;
   struct Served {
     SlotId slot;
     std::int32_t cpu_layers = 0;  // layers that workers computed in part or in full

@@ -60,9 +60,39 @@ Status Handoff::make_device_memory(const Rank& rank) {
 
 AdmissionPlan Handoff::admission(std::span<const AdapterRows> waiting,
                                  std::span<const AdapterRows> loads, std::int32_t rows,
-                                 double starts_in, const LoadQueue& under_way) const {
-  return planner_.admission(waiting, loads, rows, starts_in, mailboxes_->workers(undisturbed()),
-                            under_way);
+                                 double starts_in, const LoadQueue& under_way) {
+  AdmissionPlan plan = planner_.admission(waiting, loads, rows, starts_in,
+                                          mailboxes_->workers(undisturbed()), under_way);
+  admitted_.clear();
+  for (const AdmissionPlan::Step& step : plan.steps) {
+    // One step of a situation tries a slower way; the others choose when they begin.
+    const auto is_alike = [&](const Admitted& each) {
+      return each.chosen.situation == step.chosen.situation;
+    };
+    if (step.chosen.is_try && std::ranges::any_of(admitted_, is_alike)) continue;
+    Admitted& admitted = admitted_.emplace_back();
+    admitted.chosen = step.chosen;
+    for (const std::int32_t adapter : step.adapters) {
+      const auto i = static_cast<std::size_t>(adapter);
+      admitted.adapters.emplace_back(
+          (i < waiting.size() ? waiting[i] : loads[i - waiting.size()]).adapter);
+    }
+  }
+  return plan;
+}
+
+// The choice for the step of exactly these adapters, which begins now, as steps before it have.
+std::optional<WayChoice> Handoff::take_admitted(std::span<const AdapterRows> cold) {
+  const auto has = [&](const std::weak_ptr<ServedAdapter>& adapter) {
+    return std::ranges::find(cold, adapter.lock(), &AdapterRows::adapter) != cold.end();
+  };
+  const auto found = std::ranges::find_if(admitted_, [&](const Admitted& step) {
+    return step.adapters.size() == cold.size() && std::ranges::all_of(step.adapters, has);
+  });
+  if (found == admitted_.end()) return {};
+  const WayChoice chosen = found->chosen;
+  admitted_.erase(admitted_.begin(), found + 1);
+  return chosen;
 }
 
 // The worker slots that may be given jobs, if they are live.
@@ -74,18 +104,19 @@ PlannedHandoff Handoff::plan_step(std::span<const AdapterRows> cold, std::int32_
                                   double starts_in, const LoadQueue& under_way) {
   HandoffStepPtr step(new HandoffStep, AbandonStep{this});
   learner_.note_workers(mailboxes_->workers());
-  planner_.plan(cold, step_rows, starts_in, mailboxes_->workers(undisturbed()), under_way, *step);
+  planner_.plan(cold, step_rows, starts_in, mailboxes_->workers(undisturbed()), under_way,
+                take_admitted(cold), *step);
   if (!step->groups.empty()) {
     step->sequence = next_sequence_;
     next_sequence_ += static_cast<std::uint64_t>(step->num_offers);
-    step->turn = turn_++ % kMaxStepsInFlight;
+    step->results_at = next_results_++ % kMaxStepsInFlight;
     place_results(0, *step);
   }
   return {*this, 0, std::move(step)};
 }
 
 void Handoff::place_results(std::size_t rank, HandoffStep& step) const {
-  step.times = reinterpret_cast<std::uint64_t*>(ranks_[rank].host_results[step.turn].data());
+  step.times = reinterpret_cast<std::uint64_t*>(ranks_[rank].host_results[step.results_at].data());
   step.tickets = reinterpret_cast<std::uint32_t*>(step.times + planner_.most_offers());
   step.timed_out = step.tickets + static_cast<std::size_t>(planner_.most_offers()) * kMaxColdGroups;
 }
@@ -102,7 +133,7 @@ PlannedHandoff Handoff::follow_step(std::size_t rank, const HandoffStep& first) 
   step.num_sites = first.num_sites;
   step.num_offers = first.num_offers;
   step.sequence = first.sequence;
-  step.turn = first.turn;
+  step.results_at = first.results_at;
   place_results(rank, step);
   for (std::size_t l = 0; l < step.layers.size(); ++l) {
     std::uint64_t offered = 0;

@@ -4,7 +4,8 @@
 //
 //   admission()  in which steps cold adapters begin; then wake_workers()
 //   mend()       reopens mailboxes that have become quiet
-//   plan_step()  which cold adapters become groups, in which layers, and which loads it waits for
+//   plan_step()  which cold adapters become groups, in which layers, and which loads it waits for,
+//                in the way that admission() chose, or in one of its own
 //     offer()      describes the jobs and wakes sleeping workers; the step may be enqueued then
 //     copy_back()  enqueued behind the step: its tickets, and which groups timed out
 //     finish()     after the step: the groups whose rows have to be computed again
@@ -19,6 +20,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -57,7 +59,7 @@ class Handoff {
   // travel: behind those of `waiting`, which are under way. `turns` covers `waiting`, then
   // `loads`; `order` covers `loads` alone. `rows`: the other rows of the next step.
   AdmissionPlan admission(std::span<const AdapterRows> waiting, std::span<const AdapterRows> loads,
-                          std::int32_t rows, double starts_in, const LoadQueue& under_way) const;
+                          std::int32_t rows, double starts_in, const LoadQueue& under_way);
 
   // Wakes sleeping workers, which takes a tenth of a millisecond to many milliseconds. Call it
   // before ordering loads and before enqueueing a step that may hand rows over.
@@ -65,7 +67,8 @@ class Handoff {
 
   void mend(Stream& stream) { mailboxes_->mend(stream); }
   // `cold`: the adapters that have not fully arrived; the caller waits layer by layer for those
-  // that are in no group.
+  // that are in no group. A step with the adapters and the situation that admission() planned for
+  // goes the way that was chosen then; the arrivals by now decide about each layer alone.
   PlannedHandoff plan_step(std::span<const AdapterRows> cold, std::int32_t step_rows,
                            double starts_in, const LoadQueue& under_way);
   // For the ranks after the first, on their threads, once the first rank's step has been planned.
@@ -99,6 +102,7 @@ class Handoff {
   Handoff(const ModelSpec& config, std::size_t num_devices, bool whole_loads,
           const HandoffOptions& options, const HostTier& host, const Clock& clock);
   Status make_device_memory(const Rank& rank);
+  std::optional<WayChoice> take_admitted(std::span<const AdapterRows> cold);
   void place_results(std::size_t rank, HandoffStep& step) const;
   const std::vector<std::uint64_t>& undisturbed() const;
   void close(HandoffStep& step, std::uint64_t broken) noexcept;
@@ -112,6 +116,12 @@ class Handoff {
   const std::vector<std::uint64_t> all_;
   HandoffLearner learner_;
   HandoffPlanner planner_;
+  // The steps that the last admission planned and that have not begun, in their order.
+  struct Admitted {
+    std::vector<std::weak_ptr<ServedAdapter>> adapters;
+    WayChoice chosen;
+  };
+  std::vector<Admitted> admitted_;
   std::unique_ptr<Mailboxes> mailboxes_;
   struct RankMemory {
     Communicator* communicator = nullptr;
@@ -121,7 +131,7 @@ class Handoff {
     std::array<Buffer, kMaxStepsInFlight> host_results;
   };
   std::vector<RankMemory> ranks_;
-  std::size_t turn_ = 0;
+  std::size_t next_results_ = 0;
   std::uint64_t next_sequence_ = 1;
   std::uint64_t next_published_ = 1;  // lower only while a step is being enqueued
   ColdStartLog* const cold_starts_;

@@ -57,17 +57,17 @@ void HandoffLearner::learn(const HandoffStep& step, double seconds) {
   if (handed && !layers_were_off) learn_stalls(config_, costs_, step, learner_);
   costs_.factors = learner_.factors();
   if (!step.is_chosen) return;
-  memory_.observe(step.situation, step.way, step.planned_s, seconds);
+  memory_.observe(step.chosen.situation, step.chosen.way, step.planned_s, seconds);
   if (handed) {
     ++plans_followed_;
-  } else if (step.given_up) {
+  } else if (step.chosen.given_up) {
     ++plans_given_up_;
   }
 }
 
 void HandoffLearner::pass(const HandoffStep& step) {
   const std::lock_guard lock(learner_mutex_);
-  memory_.pass(step.situation);
+  memory_.pass(step.chosen.situation);
 }
 
 void HandoffLearner::observe_step(std::int32_t rows, double seconds) {

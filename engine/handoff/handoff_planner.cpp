@@ -140,11 +140,12 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
   const bool at_their_word = learner_->memory().observed() % kAtTheirWordIn == kAtTheirWordIn - 1;
   const auto plan_all = [&] {
     return plan_admission(
-        learner_->costs(), request, [&](const CostModel& costs, const PlanRequest& step) {
-          StepChoice choice = plan_step(costs, step);
-          const double predicted = std::max(0.0, step.starts_in) + step_seconds(step, choice.plan);
-          return PlannedStep{std::move(choice.plan), choice.is_worth_planning && !choice.given_up,
-                             at_their_word ? predicted : choice.ends};
+        learner_->costs(), request, [&](const CostModel&, const PlanRequest& step) {
+          StepChoice choice = plan_step(step, {});
+          if (at_their_word) {
+            choice.ends = std::max(0.0, step.starts_in) + step_seconds(step, choice.plan);
+          }
+          return choice;
         });
   };
   AdmissionPlan plan = plan_all();
@@ -252,8 +253,9 @@ PlanRequest HandoffPlanner::request_for_step(std::span<const Candidate> candidat
 }
 
 StepChoice HandoffPlanner::choose_layers(std::span<const Candidate> candidates,
-                                         const PlanRequest& request) const {
-  if (!whole_loads_) return plan_step(learner_->costs(), request);
+                                         const PlanRequest& request,
+                                         const std::optional<WayChoice>& admitted) const {
+  if (!whole_loads_) return plan_step(request, admitted);
   HandoffPlan plan;
   for (const Candidate& candidate : candidates) {
     plan.choices.emplace_back(candidate.times.layers.size(),
@@ -263,20 +265,28 @@ StepChoice HandoffPlanner::choose_layers(std::span<const Candidate> candidates,
   return {std::move(plan)};
 }
 
-StepChoice HandoffPlanner::plan_step(const CostModel& costs, const PlanRequest& request) const {
-  if (plan_ == nullptr) return choose_step(costs, request, learner_->memory());
-  HandoffPlan given = plan_(costs, request);
-  const double ends = std::max(0.0, request.starts_in) + step_seconds(request, given);
-  return {std::move(given), PlanWay::wait, ends};
+StepChoice HandoffPlanner::plan_step(const PlanRequest& request,
+                                     const std::optional<WayChoice>& admitted) const {
+  const CostModel& costs = learner_->costs();
+  if (plan_ != nullptr) {
+    HandoffPlan given = plan_(costs, request);
+    const double ends = std::max(0.0, request.starts_in) + step_seconds(request, given);
+    return {std::move(given), {.situation = PlanSituation::of(costs, request)}, ends};
+  }
+  if (admitted && admitted->situation == PlanSituation::of(costs, request)) {
+    return plan_as_chosen(costs, request, *admitted);
+  }
+  return choose_step(costs, request, learner_->memory());
 }
 
 void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_rows,
                           double starts_in, std::span<const MailboxWorkers> workers,
-                          const LoadQueue& under_way, HandoffStep& step) const {
+                          const LoadQueue& under_way, const std::optional<WayChoice>& admitted,
+                          HandoffStep& step) const {
   step.groups.clear();
   step.num_offers = 0;
   step.planned_s = 0;
-  step.given_up = false;
+  step.chosen = {};
   const auto none = [](const MailboxWorkers& each) { return each.all == 0; };
   if (cold.empty() || std::ranges::all_of(workers, none)) return;
   std::vector<Candidate> candidates = choose(cold, workers, under_way);
@@ -284,28 +294,26 @@ void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_r
                    [](const Candidate& each) { return each.times.may_hand_over; })) {
     return;
   }
-  PlanRequest request = request_for_step(candidates, step_rows, starts_in);
-  StepChoice choice = choose_layers(candidates, request);
-  if (some_sleep(workers) && !choice.given_up) {
+  const PlanRequest request = request_for_step(candidates, step_rows, starts_in);
+  StepChoice choice = choose_layers(candidates, request, admitted);
+  if (some_sleep(workers) && !choice.chosen.given_up) {
     std::vector<Candidate> awake = candidates;
     leave_out_sleepers(awake);
-    PlanRequest at_once = request_for_step(awake, step_rows, starts_in);
-    StepChoice sooner = choose_layers(awake, at_once);
+    const PlanRequest at_once = request_for_step(awake, step_rows, starts_in);
+    StepChoice sooner = choose_layers(awake, at_once, admitted);
     // Only the predictions are compared: measured times may be known for one number of workers and
     // not for the other.
     if (hands_over(sooner.plan) &&
         step_seconds(at_once, sooner.plan) < step_seconds(request, choice.plan)) {
       candidates = std::move(awake);
-      request = std::move(at_once);
       choice = std::move(sooner);
     }
   }
   const HandoffPlan& plan = choice.plan;
   lay_out(candidates, plan, step);
-  step.way = step.num_offers > 0 ? choice.way : PlanWay::wait;
-  step.given_up = choice.given_up;
+  step.chosen = choice.chosen;
+  if (step.num_offers == 0) step.chosen.way = PlanWay::wait;
   step.is_chosen = plan_ == nullptr && !whole_loads_;
-  step.situation = PlanSituation::of(learner_->costs(), request);
   step.rows = step_rows;
   step.layer_s = learner_->costs().layer_time(step_rows);
   double begin = std::max(0.0, starts_in);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -44,10 +45,11 @@ class HandoffPlanner {
 
   // Fills in the groups, layers, waits, offers and planned time of `step`. A step without offers
   // has no groups. While some workers are waking, the awake ones get all groups if the step is
-  // expected to end sooner that way than if it waits for the others.
+  // expected to end sooner that way than if it waits for the others. `admitted`: the way that
+  // admission() chose for a step with these adapters, which is followed in the same situation.
   void plan(std::span<const AdapterRows> cold, std::int32_t step_rows, double starts_in,
             std::span<const MailboxWorkers> workers, const LoadQueue& under_way,
-            HandoffStep& step) const;
+            const std::optional<WayChoice>& admitted, HandoffStep& step) const;
 
  private:
   struct Candidate;
@@ -57,11 +59,12 @@ class HandoffPlanner {
   static void leave_out_sleepers(std::span<Candidate> candidates);
   ColdAdapter times_of(const AdapterRows& cold, const ArrivingAdapter& arriving,
                        TimePoint now) const;
-  StepChoice plan_step(const CostModel& costs, const PlanRequest& request) const;
+  StepChoice plan_step(const PlanRequest& request, const std::optional<WayChoice>& admitted) const;
   PlanRequest request_for(std::int32_t rows, double starts_in) const;
   PlanRequest request_for_step(std::span<const Candidate> candidates, std::int32_t step_rows,
                                double starts_in) const;
-  StepChoice choose_layers(std::span<const Candidate> candidates, const PlanRequest& request) const;
+  StepChoice choose_layers(std::span<const Candidate> candidates, const PlanRequest& request,
+                           const std::optional<WayChoice>& admitted) const;
   void add_group(const Candidate& candidate, HandoffStep& step) const;
   void lay_out(std::span<const Candidate> candidates, const HandoffPlan& plan,
                HandoffStep& step) const;

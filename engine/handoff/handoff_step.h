@@ -11,7 +11,7 @@
 #include "engine/model/step/step_handoff.h"
 #include "gpu/device.h"
 #include "scheduler/planning/coldstart/load_piece.h"
-#include "scheduler/planning/coldstart/plan_situation.h"
+#include "scheduler/planning/coldstart/step_choice.h"
 
 namespace tandem {
 
@@ -48,7 +48,7 @@ struct HandoffStep {
   std::vector<bool> unread;
   StepHandoff device;          // for Model::compute, once it is offered
   std::uint64_t sequence = 0;  // of its first job
-  std::size_t turn = 0;        // index of the memory that receives times and tickets
+  std::size_t results_at = 0;  // index of the memory that receives times and tickets
   bool begun = false;          // its jobs are published and not yet ended
   std::int32_t num_offers = 0;
   std::int32_t rows = 0;  // of the whole step
@@ -57,10 +57,8 @@ struct HandoffStep {
   // Predicted seconds of the step from its start. 0: nothing was planned, as no row is cold or no
   // worker could take any.
   double planned_s = 0;
-  PlanSituation situation;
-  PlanWay way = PlanWay::wait;
+  WayChoice chosen;        // its way; `wait` if nothing is offered
   bool is_chosen = false;  // by choose_step(); otherwise the step says nothing about its plans
-  bool given_up = false;   // a plan promised a shorter time, but such plans have lost before
   std::vector<double> planned_layers;  // [layers]: predicted seconds of each
   // The device's results in pinned memory, valid when the step has ended. Times and tickets are at
   // the places of the offers (offer_at), in the units of HandoffJob::time and Ticket.

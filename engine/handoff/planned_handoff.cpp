@@ -37,18 +37,18 @@ std::vector<ColdSlot> PlannedHandoff::cold_slots() const {
   return slots;
 }
 
-std::vector<HandoffTurn> PlannedHandoff::turns() const {
-  std::vector<HandoffTurn> turns(static_cast<std::size_t>(handoff_->planner_.most_offers()));
+std::vector<OfferDescriptor> PlannedHandoff::descriptors() const {
+  std::vector<OfferDescriptor> descriptors(
+      static_cast<std::size_t>(handoff_->planner_.most_offers()));
   for_each_offer(*step_, [&](std::size_t l, std::size_t s, std::uint64_t sequence) {
     const SiteHandoff& site = step_->layers[l].sites[s];
-    HandoffTurn& turn = turns[offer_at(step_->num_sites, l, s)];
-    turn.sequence = sequence;
-    turn.cpu_groups = site.cpu_groups;
-    turn.xa_groups = site.xa_groups;
-    std::ranges::copy(site.adapted, turn.adapted);
-    turn.num_groups = static_cast<std::int32_t>(step_->groups.size());
+    OfferDescriptor& descriptor = descriptors[offer_at(step_->num_sites, l, s)];
+    descriptor.sequence = sequence;
+    descriptor.cpu_groups = site.cpu_groups;
+    descriptor.xa_groups = site.xa_groups;
+    std::ranges::copy(site.adapted, descriptor.adapted);
   });
-  return turns;
+  return descriptors;
 }
 
 OfferedHandoff PlannedHandoff::offer(const StepInput& input, const LoadQueue& loads) && {
@@ -65,10 +65,10 @@ void PlannedHandoff::describe(const StepInput& input, const LoadQueue& loads) {
   const Handoff::RankMemory& memory = handoff_->ranks_[rank_];
   const Mailboxes& mailboxes = *handoff_->mailboxes_;
   StepHandoff& device = step_->device;
-  device.job.turn = input.turns;
+  device.job.descriptor = input.descriptors;
   device.job.communicator = memory.communicator;
   device.job.groups = input.groups;
-  device.job.max_groups = input.num_groups;
+  device.job.num_groups = input.num_groups;
   device.job.max_count = 0;
   for (const HandoffStep::Group& group : step_->groups) {
     device.job.max_count =

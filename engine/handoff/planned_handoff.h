@@ -62,7 +62,7 @@ class PlannedHandoff {
   const HandoffStep& step() const { return *step_; }
   std::vector<ColdSlot> cold_slots() const;
   // One for each place (offer_at); the sequence is 0 at places where the step offers nothing.
-  std::vector<HandoffTurn> turns() const;
+  std::vector<OfferDescriptor> descriptors() const;
   // Describes the jobs for the device and, on the first rank, publishes them and wakes sleeping
   // workers. `input` is the step's, uploaded; `loads` are the rank's own. Enqueue the step after
   // this.

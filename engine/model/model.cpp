@@ -26,6 +26,13 @@ Result<Buffer> upload(Device& device, const void* data, std::size_t bytes,
   return target;
 }
 
+Status check_head_dim(const ModelSpec& spec, const Device& device) {
+  const std::int64_t head_dim = spec.attention().head_dim;
+  if (head_dim <= device.max_head_dim()) return {};
+  return invalid("the model's attention heads have size {}; {} computes sizes up to {}", head_dim,
+                 device.info().name, device.max_head_dim());
+}
+
 constexpr std::string_view kWorkspace =
     "the work space (lower max_num_batched_tokens or max_num_seqs)";
 
@@ -48,6 +55,7 @@ Result<std::unique_ptr<Model>> Model::load(const ModelSpec& spec, const WeightSo
   if (communicator != nullptr) shard = {communicator->rank(), communicator->size()};
   TANDEM_TRY(check_computable(spec));
   TANDEM_TRY(check_shards(spec, shard.size));
+  TANDEM_TRY(check_head_dim(spec, device));
   std::unique_ptr<Model> model(new Model());
   model->part_ = {shape_of_shard(spec, shard.size), dtype, shard,
                   shard.is_whole() ? nullptr : communicator, vocab_of_shard(spec, shard)};

@@ -29,8 +29,9 @@ namespace tandem {
 // Owns the weights and the work space. Only one thread at a time may enqueue steps.
 class Model {
  public:
-  // `spec`: that of the whole model; it must be computable (check_computable). `communicator`: that
-  // of the shard's rank, which outlives the model; null: the device holds the whole model.
+  // `spec`: that of the whole model; it must be computable (check_computable). Refuses heads and
+  // weights that the device does not compute. `communicator`: that of the shard's rank, which
+  // outlives the model; null: the device holds the whole model.
   static Result<std::unique_ptr<Model>> load(const ModelSpec& spec, const WeightSource& source,
                                              DType dtype, const ModelLimits& limits, Device& device,
                                              const LoadProgress& progress,

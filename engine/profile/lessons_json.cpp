@@ -65,10 +65,7 @@ Result<PlanLessons::Seen> parse_seen(const Json& object) {
   PlanLessons::Seen seen;
   for (const auto& [key, member] : kSituation) {
     constexpr std::int64_t kMost = std::numeric_limits<std::uint8_t>::max();
-    // Files of earlier engines have another word for it.
-    const bool is_old = key == std::string_view("just_woken") && object.contains("drowsy");
-    TANDEM_ASSIGN(const std::int64_t value,
-                  fields.required_integer(is_old ? "drowsy" : key, 0, kMost));
+    TANDEM_ASSIGN(const std::int64_t value, fields.required_integer(key, 0, kMost));
     seen.situation.*member = static_cast<std::uint8_t>(value);
   }
   TANDEM_ASSIGN(const std::int64_t steps, fields.required_integer("steps", 0, kMostSteps));

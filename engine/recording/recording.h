@@ -97,7 +97,7 @@ struct RecordedResult {
   std::vector<TokenId> tokens;  // in the order of the plan's samples; empty if not ok
   // One item per entry of the plan: 1 if the entry's result was dropped (its sequence had ended, or
   // workers had left some of its rows without an answer), so that its correct samples are unknown.
-  std::vector<std::uint8_t> is_void;
+  std::vector<std::uint8_t> is_stale;
 };
 
 }  // namespace tandem

@@ -101,7 +101,7 @@ RecordedResult take_result(RecordCursor& from) {
   from.take(ok);
   result.ok = ok != 0;
   from.take_list(result.tokens);
-  from.take_list(result.is_void);
+  from.take_list(result.is_stale);
   return result;
 }
 

@@ -115,12 +115,12 @@ void RecordingWriter::add_masks(std::span<const std::uint32_t> masks) {
   write(RecordKind::masks);
 }
 
-void RecordingWriter::add_result(const StepResult& result, std::span<const std::uint8_t> is_void) {
+void RecordingWriter::add_result(const StepResult& result, std::span<const std::uint8_t> is_stale) {
   std::vector<TokenId> tokens;
   for (const SampledToken& sample : result.samples) tokens.push_back(sample.token);
   bytes_.put(static_cast<std::uint32_t>(result.status.ok() ? 1 : 0));
   bytes_.put_list(std::span<const TokenId>(tokens));
-  bytes_.put_list(is_void);
+  bytes_.put_list(is_stale);
   write(RecordKind::result);
 }
 

@@ -32,8 +32,8 @@ class RecordingWriter {
   void add_plan(const StepPlan& plan);
   // Adds the masks of the newest plan.
   void add_masks(std::span<const std::uint32_t> masks);
-  // Adds the result of the oldest plan without one. For `is_void` see RecordedResult.
-  void add_result(const StepResult& result, std::span<const std::uint8_t> is_void);
+  // Adds the result of the oldest plan without one. For `is_stale` see RecordedResult.
+  void add_result(const StepResult& result, std::span<const std::uint8_t> is_stale);
   // Stops writing, because a plan or a result is missing.
   void break_off() noexcept;
 

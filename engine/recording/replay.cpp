@@ -67,9 +67,9 @@ Status check_result(const RecordedResult& result, std::deque<WaitingPlan>& waiti
   const StepPlan& plan = waiting.front().plan;
   if (result.ok && !waiting.front().has_masks) return invalid("a result of a step without masks");
   const std::size_t tokens = result.ok ? plan.samples.size() : 0;
-  if (result.tokens.size() != tokens || result.is_void.size() != plan.entries.size()) {
+  if (result.tokens.size() != tokens || result.is_stale.size() != plan.entries.size()) {
     return invalid("{} tokens and {} entries, not {} and {}", result.tokens.size(),
-                   result.is_void.size(), tokens, plan.entries.size());
+                   result.is_stale.size(), tokens, plan.entries.size());
   }
   waiting.pop_front();
   return {};
@@ -263,7 +263,7 @@ void compare(const StepPlan& plan, const std::vector<TokenId>& tokens,
              const RecordedResult& recorded, ReplayedStep& step) {
   if (!recorded.ok) return;
   for (std::size_t e = 0; e < plan.entries.size(); ++e) {
-    if (recorded.is_void[e] != 0) continue;
+    if (recorded.is_stale[e] != 0) continue;
     const StepPlan::Range samples = plan.entries[e].samples;
     for (std::int32_t i = samples.first; i < samples.first + samples.count; ++i) {
       const auto at = static_cast<std::size_t>(i);

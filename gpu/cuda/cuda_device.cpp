@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "gpu/cuda/attention/kernels.h"
 #include "gpu/cuda/base/cuda_status.h"
 #include "gpu/cuda/collectives/cuda_communicator.h"
 #include "gpu/cuda/cuda_event.h"
@@ -35,6 +36,7 @@ class CudaDevice final : public Device {
   }
 
   const DeviceInfo& info() const override { return info_; }
+  std::int64_t max_head_dim() const override { return kMaxSimpleHeadDim; }
 
   void keep_to(std::span<const int> cpus) override {
     if (link_ != nullptr) link_->keep_to(cpus);

@@ -93,7 +93,8 @@ TEST(ControlRegion, RefusesWhatDoesNotFit) {
   EXPECT_THAT(refusal([](auto& i) { i.groups[0].arena.assign(128, 'x'); }), HasSubstr("arena"));
   EXPECT_THAT(refusal([](auto& i) { i.groups.resize(9); }), HasSubstr("9 groups"));
   EXPECT_THAT(refusal([](auto& i) { i.groups[1].cpus.resize(65); }), HasSubstr("65 cpus"));
-  EXPECT_THAT(refusal([](auto& i) { i.groups[1].num_worker_slots = 65; }), HasSubstr("65 seats"));
+  EXPECT_THAT(refusal([](auto& i) { i.groups[1].num_worker_slots = 65; }),
+              HasSubstr("65 worker slots"));
   EXPECT_THAT(refusal([](auto& i) { i.engine_cpus.resize(4097); }), HasSubstr("4097 cpus"));
 }
 

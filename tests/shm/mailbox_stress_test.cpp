@@ -172,8 +172,8 @@ const char* answer_messages(std::span<const Mailbox> mailboxes, std::uint64_t me
         doorbell = mailbox.doorbells()[g].value.load(std::memory_order_acquire);
         return sequence_of(doorbell) >= sequence;
       });
-      if (!rung) return "a bell that was never rung";
-      if (doorbell != doorbell_of(sequence, Ticket::cpu)) return "a bell of another job";
+      if (!rung) return "a doorbell that was never rung";
+      if (doorbell != doorbell_of(sequence, Ticket::cpu)) return "a doorbell of another job";
       std::array<std::uint32_t, kWords> words;
       std::memcpy(words.data(), mailbox.x_of(g), sizeof words);
       for (std::uint32_t w = 0; w < kWords; ++w) {

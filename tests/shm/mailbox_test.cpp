@@ -63,9 +63,9 @@ TEST(Mailbox, RefusesShapesThatNoMailboxHasByTheFieldsName) {
     return mailbox.status().message();
   };
   EXPECT_THAT(refusal([](MailboxShape& s) { s.num_worker_slots = 0; }),
-              HasSubstr("num_seats is 0"));
+              HasSubstr("num_worker_slots is 0"));
   EXPECT_THAT(refusal([](MailboxShape& s) { s.num_worker_slots = 65; }),
-              HasSubstr("num_seats is 65"));
+              HasSubstr("num_worker_slots is 65"));
   EXPECT_THAT(refusal([](MailboxShape& s) { s.max_rows = 0; }), HasSubstr("max_rows"));
   EXPECT_THAT(refusal([](MailboxShape& s) { s.max_in = 1U << 31; }), HasSubstr("max_in"));
   EXPECT_THAT(refusal([](MailboxShape& s) { s.max_out = ~0U; }), HasSubstr("max_out"));
@@ -190,21 +190,21 @@ TEST(Mailbox, IsRefusedWhateverIsWrittenIntoAnyFieldOfItsHeaders) {
   // Left out: dtype (any 16 bits are valid), node and pid, which are only informative.
   const std::vector<HeaderField> fields = {
       {"inbox magic", true, offsetof(InboxHeader, magic), 4},
-      {"num_seats", true, offsetof(InboxHeader, num_worker_slots), 4},
+      {"num_worker_slots", true, offsetof(InboxHeader, num_worker_slots), 4},
       {"max_rows", true, offsetof(InboxHeader, max_rows), 4},
       {"max_in", true, offsetof(InboxHeader, max_in), 4},
       {"max_out", true, offsetof(InboxHeader, max_out), 4},
       {"max_rank", true, offsetof(InboxHeader, max_rank), 4},
       {"inbox bytes", true, offsetof(InboxHeader, bytes), 8},
       {"inbox version", true, offsetof(InboxHeader, version), 4},
-      {"bells", true, offsetof(InboxHeader, doorbells), 8},
+      {"doorbells", true, offsetof(InboxHeader, doorbells), 8},
       {"jobs", true, offsetof(InboxHeader, jobs), 8},
       {"group_jobs", true, offsetof(InboxHeader, group_jobs), 8},
       {"x", true, offsetof(InboxHeader, x), 8},
       {"outbox magic", false, offsetof(OutboxHeader, magic), 4},
-      {"outbox num_seats", false, offsetof(OutboxHeader, num_worker_slots), 4},
+      {"outbox num_worker_slots", false, offsetof(OutboxHeader, num_worker_slots), 4},
       {"outbox bytes", false, offsetof(OutboxHeader, bytes), 8},
-      {"seats", false, offsetof(OutboxHeader, worker_slots), 8},
+      {"worker slots", false, offsetof(OutboxHeader, worker_slots), 8},
       {"v", false, offsetof(OutboxHeader, v), 8},
       {"y", false, offsetof(OutboxHeader, y), 8},
       {"outbox version", false, offsetof(OutboxHeader, version), 4},

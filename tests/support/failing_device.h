@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <new>
 #include <span>
@@ -21,6 +22,7 @@ struct Faults {
   std::atomic<int> gemms_left = -1;    // the same for gemm(), on the host device
   std::atomic<bool> throws = false;    // gemm() throws instead of failing when it runs
   std::atomic<int> halved = 0;         // number of lora() calls for the second half of an adapter
+  std::function<void()> synchronizing;
 };
 
 class FailingStream final : public Stream {
@@ -29,6 +31,7 @@ class FailingStream final : public Stream {
       : inner_(std::move(inner)), faults_(faults) {}
 
   Status synchronize() override {
+    if (faults_.synchronizing) faults_.synchronizing();
     const Status status = inner_->synchronize();
     if (faults_.lost) return Status(StatusCode::fatal, "the context is lost");
     return std::exchange(failed_, false) ? Status(StatusCode::internal, "sample failed") : status;
@@ -96,7 +99,8 @@ class FailingDevice final : public ForwardingDevice {
   using ForwardingDevice::ForwardingDevice;
 
   void lose_context() { faults_.lost = true; }
-  // Makes the sample() after `count` more fail; later work is void until the failure is reported.
+  // Makes the sample() after `count` more fail; later work is dropped until the failure is
+  // reported.
   void fail_sample(int count) { faults_.samples_left = count; }
   // The same for a gemm(), which fails when it runs, or throws when it is enqueued.
   void fail_gemm(int count, bool throws) {
@@ -104,6 +108,8 @@ class FailingDevice final : public ForwardingDevice {
     faults_.gemms_left = count;
   }
 
+  // Called before each synchronize().
+  void on_synchronize(std::function<void()> call) { faults_.synchronizing = std::move(call); }
   // Number of adapters in steps or recordings that were computed in two halves.
   int num_halved() const { return faults_.halved; }
 

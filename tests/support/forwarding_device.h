@@ -29,6 +29,7 @@ class ForwardingDevice : public Device {
   }
   std::size_t free_bytes() const override { return inner_->free_bytes(); }
   std::span<const WeightFormat> weight_formats() const override { return inner_->weight_formats(); }
+  std::int64_t max_head_dim() const override { return inner_->max_head_dim(); }
   Result<std::unique_ptr<Stream>> create_stream(std::string_view name) override {
     return inner_->create_stream(name);
   }

@@ -86,7 +86,7 @@ Result<std::vector<Started>> start_all(const ControlInfo& info,
                                                 group.outbox,
                                                 "--arena",
                                                 group.arena,
-                                                "--seat",
+                                                "--worker-slot",
                                                 std::to_string(choice.worker_slot),
                                                 "--cpu",
                                                 std::to_string(choice.cpu),
@@ -159,7 +159,7 @@ Status apply_to_engine(const PinSettings& settings, int pid, double spin_ms) {
         : one.process.has_ended()
             ? one.process.last_words()
             : fmt::format("not up after {} s, still starting", kStartTime.count());
-    fmt::print("  group {} seat {}: worker {} on cpu {}: {}\n", one.choice.group,
+    fmt::print("  group {} worker slot {}: worker {} on cpu {}: {}\n", one.choice.group,
                one.choice.worker_slot, one.process.pid(), one.choice.cpu, what);
     up += one.up ? 1 : 0;
   }

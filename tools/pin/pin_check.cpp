@@ -83,7 +83,7 @@ std::string report_text(const Checked& checked) {
       if (!headed) {
         const int node = info.groups[g].node;
         out += fmt::format("  group {}{}\n    {:>4} {:>9} {:>5} {:>10} {:>8} {:>9}  {}\n", group,
-                           node < 0 ? "" : fmt::format(", node {}", node), "seat", "pid", "cpu",
+                           node < 0 ? "" : fmt::format(", node {}", node), "slot", "pid", "cpu",
                            "may run on", "last on", "state", "own memory");
         headed = true;
       }
@@ -129,7 +129,7 @@ nlohmann::json report_json(const Checked& checked) {
   for (const ObservedWorker& worker : checked.engine.workers) {
     workers.push_back({{"group", worker.group},
                        {"node", info.groups[static_cast<std::size_t>(worker.group)].node},
-                       {"seat", worker.worker_slot},
+                       {"worker_slot", worker.worker_slot},
                        {"pid", worker.pid},
                        {"alive", worker.alive},
                        {"state", to_string(worker.state)},

@@ -24,7 +24,7 @@ namespace tandem {
 namespace {
 
 const CommandInfo kInfo{
-    "worker", "--inbox NAME --outbox NAME --arena NAME --seat I --engine-pid P [flags]",
+    "worker", "--inbox NAME --outbox NAME --arena NAME --worker-slot I --engine-pid P [flags]",
     "Computes LoRA deltas of adapters that are not on the GPU yet, for one engine, on one core.\n"
     "`tandem serve` and `tandem pin apply` start it; do not start it by hand. It gives up every\n"
     "privilege, and ends with its engine.",
@@ -47,7 +47,7 @@ void add_worker_settings(SettingsTable& table, WorkerSettings& s) {
   add(s.inbox, "inbox", "shared memory that jobs come by").meta("NAME").required();
   add(s.outbox, "outbox", "shared memory that answers go by").meta("NAME").required();
   add(s.arena, "arena", "shared memory with the weights").meta("NAME").required();
-  add(s.worker_slot, "seat", "its place among the workers of this mailbox")
+  add(s.worker_slot, "worker_slot", "its place among the workers of this mailbox")
       .range(0, kMaxWorkerSlots - 1);
   add(s.cpu, "cpu", "core to run on; -1: any").at_least(-1);
   add(s.node, "node", "NUMA node to take memory from; -1: any").at_least(-1);

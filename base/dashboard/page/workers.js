@@ -5,7 +5,7 @@ let before = new Map();
 let beforeMs = 0;
 
 function worker(each, busy) {
-  const where = each.cpu < 0 ? `seat ${each.seat}` : `core ${each.cpu}`;
+  const where = each.cpu < 0 ? `worker slot ${each.worker_slot}` : `core ${each.cpu}`;
   const state = each.left_out ? 'left out' : each.up ? percent(busy) : 'down';
   const bar = element('div', {class: 'bar'});
   fillBar(bar, [{share: each.up ? busy : 0, class: 'c-cpu'}]);
@@ -22,7 +22,7 @@ export function showWorkers(head) {
   const nodes = new Map();
   let total = 0;
   for (const each of head.workers) {
-    const id = `${each.group}/${each.seat}`;
+    const id = `${each.group}/${each.worker_slot}`;
     now.set(id, each.busy_s);
     const known = before.get(id);
     const share = known === undefined || seconds <= 0 ? 0 : (each.busy_s - known) / seconds;

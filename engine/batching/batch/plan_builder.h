@@ -23,7 +23,7 @@ struct PlannedEntry {
   std::int32_t mask = -1;        // of the next token; -1: none
 
   // True if its results no longer count.
-  bool is_void() const { return sequence->has_voided(replays); }
+  bool is_stale() const { return sequence->is_stale(replays); }
 };
 
 // Fills in both outputs, in the order of `scheduled`, and lets the sequences enter the step: until

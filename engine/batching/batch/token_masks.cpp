@@ -32,7 +32,7 @@ void fill_masks(std::span<const PlannedEntry> entries, std::int64_t words,
                 std::span<std::uint32_t> masks, MaskThread& thread) {
   std::vector<MaskTask> tasks;
   for (const PlannedEntry& entry : entries) {
-    if (entry.mask < 0 || entry.is_void() || entry.sequence->filter->is_abandoned()) continue;
+    if (entry.mask < 0 || entry.is_stale() || entry.sequence->filter->is_abandoned()) continue;
     const Sequence& sequence = *entry.sequence;
     const GenerationRequest& request = sequence.context().request;
     const std::int64_t length = entry.next_token - sequence.prompt_len();
@@ -54,7 +54,7 @@ void fill_masks(std::span<const PlannedEntry> entries, std::int64_t words,
       is_masked = sequence.ending().at < 0;
       if (is_masked) std::copy(task->mask.begin(), task->mask.end(), mask.begin());
       ++task;
-    } else if (!entry.is_void()) {  // an earlier step gave up its mask
+    } else if (!entry.is_stale()) {  // an earlier step gave up its mask
       sequence.find_ending(ending_of(TokenFilter::too_costly(), entry.next_token));
     }
     if (!is_masked) std::fill(mask.begin(), mask.end(), ~0U);

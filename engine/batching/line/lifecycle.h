@@ -17,7 +17,7 @@ enum class Lifecycle : std::uint8_t {
   admitted,   // in the batch, with its adapter and pages, for the step that is being planned
   running,    // in the batch; a step has had rows of it
   preempted,  // in the line again, without pages, to be computed again from its known tokens
-  ended,      // left the scheduler; its reader has its end, and its results in flight are void
+  ended,      // left the scheduler; its reader has its end, and its results in flight are stale
 };
 
 enum class LifeEvent : std::uint8_t {

@@ -157,7 +157,7 @@ class Sequence {
   // How often it was replayed. After the first time it waits until its whole adapter has arrived.
   std::uint32_t replays() const { return replays_; }
   // True if results of a step that was enqueued after `replays` replays no longer count.
-  bool has_voided(std::uint32_t replays) const { return has_ended() || replays != replays_; }
+  bool is_stale(std::uint32_t replays) const { return has_ended() || replays != replays_; }
 
   // Samples of ended steps, oldest first; it is not scheduled meanwhile.
   const std::vector<HeldSamples>& held() const { return held_; }

@@ -24,7 +24,7 @@ HandoffJob job_at(const LayerStep& step, const AdaptedLinear& linear) {
   const std::size_t at =
       offer_at(step.part.spec.modules.num_sites(), static_cast<std::size_t>(linear.layer),
                static_cast<std::size_t>(linear.site));
-  job.turn += at;
+  job.descriptor += at;
   job.tickets += at * kMaxColdGroups;
   if (job.time != nullptr) job.time += at;
   return job;

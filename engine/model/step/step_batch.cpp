@@ -71,7 +71,7 @@ Result<StepBatch> StepBatch::create(Device& device, const StepLimits& limits) {
       room<AttentionSequence>(limits.max_sequences) +
       2 * (room<LoraSegment>(limits.max_sequences) + room<std::int32_t>(limits.max_samples)) +
       room<ColdGroup>(kMaxColdGroups) + room<std::uint32_t>(kMaxColdGroups) +
-      room<HandoffTurn>(limits.max_turns) + room<SampleRow>(limits.max_samples) +
+      room<OfferDescriptor>(limits.max_offers) + room<SampleRow>(limits.max_samples) +
       room<TokenBias>(limits.max_biases) + groups * room<std::int32_t>(limits.max_pages) +
       room<std::int32_t>(limits.max_history);
   for (Staging& staging : batch.staging_) {
@@ -102,7 +102,7 @@ void StepBatch::clear() {
   cold_.clear();
   groups_.clear();
   timed_out_.clear();
-  turns_.clear();
+  descriptors_.clear();
   halved_ = {};
   bounds_ = {};
 }
@@ -205,10 +205,11 @@ void StepBatch::group_samples_by_adapter() {
   }
 }
 
-void StepBatch::set_cold(std::span<const ColdSlot> cold, std::span<const HandoffTurn> turns) {
+void StepBatch::set_cold(std::span<const ColdSlot> cold,
+                         std::span<const OfferDescriptor> descriptors) {
   TANDEM_CHECK(cold.size() <= kMaxColdGroups, "{} groups", cold.size());
   cold_.assign(cold.begin(), cold.end());
-  turns_.assign(turns.begin(), turns.end());
+  descriptors_.assign(descriptors.begin(), descriptors.end());
 }
 
 void StepBatch::find_groups() {
@@ -281,7 +282,7 @@ StepInput StepBatch::pack(std::byte* pinned, Used& used) const {
   input.num_groups = num_groups();
   input.groups = packer.put_with_room(groups_, kMaxColdGroups);
   input.timed_out = const_cast<std::uint32_t*>(packer.put_with_room(timed_out_, kMaxColdGroups));
-  input.turns = packer.put_with_room(turns_, limits_.max_turns);
+  input.descriptors = packer.put_with_room(descriptors_, limits_.max_offers);
   used.begin = groups_.empty() ? packer.used() : cold_begin;
   input.num_rows = num_rows();
   input.ids = packer.put(ids_, limits_.max_rows);

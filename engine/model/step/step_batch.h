@@ -32,7 +32,7 @@ struct StepLimits {
   std::int32_t max_pages = 0;      // page ids of a group over all sequences
   std::int64_t max_history = 0;    // tokens over all sequences with penalties
   std::int32_t max_biases = 0;
-  std::int32_t max_turns = 0;    // places of offers to CPU workers (offer_at)
+  std::int32_t max_offers = 0;   // places of offers to CPU workers (offer_at)
   std::int32_t page_groups = 1;  // groups of layers with block tables of their own (KvGroups)
 };
 
@@ -84,11 +84,11 @@ struct StepInput {
   SiteSet halved;               // sites with adapters in two halves (LoraPart)
   std::int32_t num_groups = 0;  // cold groups, in the order of set_cold()
   const ColdGroup* groups = nullptr;
-  std::uint32_t* timed_out = nullptr;         // [num_groups], zero
-  const HandoffTurn* turns = nullptr;         // as given to set_cold()
-  LoraSegment* live = nullptr;                // memory for num_segments
-  std::int32_t num_logits = 0;                // rows with logits: num_samples, or more
-  const std::int32_t* sample_rows = nullptr;  // [num_logits] row of each
+  std::uint32_t* timed_out = nullptr;            // [num_groups], zero
+  const OfferDescriptor* descriptors = nullptr;  // as given to set_cold()
+  LoraSegment* live = nullptr;                   // memory for num_segments
+  std::int32_t num_logits = 0;                   // rows with logits: num_samples, or more
+  const std::int32_t* sample_rows = nullptr;     // [num_logits] row of each
   std::int32_t num_samples = 0;
   const SampleRow* samples = nullptr;
   const std::int32_t* history = nullptr;
@@ -122,9 +122,9 @@ class StepBatch {
   void add_sample(std::int32_t row, SampleRow how, std::span<const std::int32_t> history,
                   std::span<const TokenBias> biases);
 
-  // Sets the cold groups of a step, up to kMaxColdGroups, and a HandoffTurn at the place of each of
-  // its offers (offer_at). The number of HandoffTurns is the same for all steps.
-  void set_cold(std::span<const ColdSlot> cold, std::span<const HandoffTurn> turns);
+  // Sets the cold groups of a step, up to kMaxColdGroups, and an OfferDescriptor at the place of
+  // each of its offers (offer_at). The number of OfferDescriptors is the same for all steps.
+  void set_cold(std::span<const ColdSlot> cold, std::span<const OfferDescriptor> descriptors);
 
   std::int32_t num_rows() const { return static_cast<std::int32_t>(ids_.size()); }
   std::int32_t num_samples() const { return static_cast<std::int32_t>(samples_.size()); }
@@ -200,7 +200,7 @@ class StepBatch {
   std::vector<ColdSlot> cold_;
   std::vector<ColdGroup> groups_;
   std::vector<std::uint32_t> timed_out_;
-  std::vector<HandoffTurn> turns_;
+  std::vector<OfferDescriptor> descriptors_;
   SiteSet halved_;
   StepBounds bounds_;  // no rows: the batch is not padded
   // Blocks of host memory, used in turn: one is filled while the device may still read the other.

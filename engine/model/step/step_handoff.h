@@ -20,7 +20,7 @@ struct SiteHandoff {
   std::uint64_t cpu_groups = 0;
   std::uint64_t xa_groups = 0;
   // For each module of the site, the mask of the groups whose adapter has it in this layer
-  // (HandoffTurn).
+  // (OfferDescriptor).
   std::array<std::uint64_t, kMaxModulesOfSite> adapted = {};
   bool offered() const { return (cpu_groups | xa_groups) != 0; }
 };
@@ -37,11 +37,11 @@ constexpr std::size_t offer_at(std::size_t num_sites, std::size_t layer, std::si
 }
 
 // Pointers are to device memory unless noted otherwise. Each offer has its data at its place:
-// HandoffTurn [layers * sites], as many times, tickets [layers * sites][kMaxColdGroups].
+// OfferDescriptor [layers * sites], as many times, tickets [layers * sites][kMaxColdGroups].
 struct StepHandoff {
-  // HandoffTurn, tickets and time of the first place. compute() fills in the rows and segments of
-  // the step's StepInput. HandoffTurn::sequence rises by one from offer to offer, in the order of
-  // the layers and of their sites.
+  // OfferDescriptor, tickets and time of the first place. compute() fills in the rows and segments
+  // of the step's StepInput. OfferDescriptor::sequence rises by one from offer to offer, in the
+  // order of the layers and of their sites.
   HandoffJob job = {};
   LoraSegment* live = nullptr;           // as many as the step's segments
   std::uint32_t* timed_out = nullptr;    // [num_groups], zero before the step

@@ -25,10 +25,12 @@ json figures_json(std::string_view section, const EngineStats& stats) {
 }
 
 json worker_json(const CpuWorker& worker) {
-  return {{"node", worker.node},         {"cpu", worker.cpu},           {"group", worker.group},
-          {"seat", worker.worker_slot},  {"up", worker.pid != 0},       {"ours", worker.ours},
-          {"left_out", worker.left_out}, {"restarts", worker.restarts}, {"jobs", worker.jobs},
-          {"busy_s", worker.busy_s},     {"last_end", worker.last_end}};
+  return {{"node", worker.node},         {"cpu", worker.cpu},
+          {"group", worker.group},       {"worker_slot", worker.worker_slot},
+          {"up", worker.pid != 0},       {"ours", worker.ours},
+          {"left_out", worker.left_out}, {"restarts", worker.restarts},
+          {"jobs", worker.jobs},         {"busy_s", worker.busy_s},
+          {"last_end", worker.last_end}};
 }
 
 // These rows are most of the data sent each second. They are written by hand, because nlohmann's

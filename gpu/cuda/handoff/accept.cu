@@ -3,10 +3,8 @@
 //
 //   out[m][rows[t]][c] += y[t][column of m + c]       modules that the adapter has
 //
-// Grid: groups x parts, from the job's bounds alone, so that a recorded launch serves every step.
-// Blocks of groups that the step does not have exit at once, and so do parts beyond those that this
-// number of groups should use. The blocks of a group share its rows in chunks. Bound by the link:
-// reads by kernels reach 48 GB/s where long copies reach 55 (H200, PCIe 5 x16), however they are
+// Grid: groups x parts. The blocks of a group share its rows in chunks. Bound by the link: reads by
+// kernels reach 48 GB/s where long copies reach 55 (H200, PCIe 5 x16), however they are
 // made: 6 to 192 blocks, 16 bytes per thread or bulk copies to shared memory, cached or not, huge
 // pages or small. So few blocks suffice. Blocks poll for the answers (answers.cuh), and fewer are
 // better: reads of one word over the link follow each other at 0.8 us. A round trip of 64 rows took
@@ -28,8 +26,8 @@ namespace {
 
 constexpr int kThreads = 512;
 constexpr int kLoads = 4;
-constexpr int kPullLoads = 8;                // of v, 4 bytes each
-constexpr std::int32_t kMostLaunched = 128;  // blocks: with several groups, most exit at once
+constexpr int kPullLoads = 8;              // of v, 4 bytes each
+constexpr std::int32_t kMostWaiting = 16;  // most blocks that wait for answers, in all groups
 
 struct AcceptShape {
   AcceptOutput out[LoraArgs::kMaxModules];
@@ -176,17 +174,18 @@ class GroupOfY {
 };
 
 // Copies this block's share of the group's v, which is dense in the mailbox.
-__device__ void pull_v(const AcceptArgs& a, const GroupTurn& turn, std::int32_t g,
+__device__ void pull_v(const AcceptArgs& a, const GroupDescriptor& descriptor, std::int32_t g,
                        const ColdGroup& group, const LoraSegment& segment, std::int64_t v_width,
                        float* scratch_v) {
   std::int64_t columns = 0;
-  for (std::int32_t m = 0; m < a.num_modules; ++m) columns += rank_of(a, turn, segment.slot, m);
+  for (std::int32_t m = 0; m < a.num_modules; ++m)
+    columns += rank_of(a, descriptor, segment.slot, m);
   if (columns > v_width) __trap();
   const MailboxView& mailbox = a.mailboxes[group.mailbox];
   const float* from = mailbox.v + group.first_row * mailbox.v_row;
   float* to = scratch_v + rows_before(a, g) * v_width;
   const std::int64_t count = segment.count * columns;
-  const std::int64_t step = std::int64_t{turn.parts()} * kThreads * kPullLoads;
+  const std::int64_t step = std::int64_t{gridDim.y} * kThreads * kPullLoads;
   for (std::int64_t begin = std::int64_t{blockIdx.y} * kThreads * kPullLoads + threadIdx.x;
        begin < count; begin += step) {
     std::uint32_t bits[kPullLoads];
@@ -212,23 +211,18 @@ __global__ void __launch_bounds__(kThreads)
   const auto g = static_cast<std::int32_t>(blockIdx.x);
   const JobOfBlock job(a, g);
   const ColdGroup& group = job.group;
-  const GroupTurn turn(job.turn, g);
-  if (g >= turn.num_groups) {
-    // With no groups at all, waiting for this launch must still include the launches before it.
-    if (g == 0) wait_for_previous_kernels();
-    return;
-  }
-  if (static_cast<std::int32_t>(blockIdx.y) >= turn.parts()) return;
+  const GroupDescriptor descriptor(job.descriptor, g);
   const LoraSegment segment = a.segments[group.segment];
   using Answers = GroupOfY<T, Out, V, kOfRanks>;
-  const Answers y(a, shape, turn.adapted, group, segment);
+  const Answers y(a, shape, descriptor.adapted, group, segment);
   typename Answers::Chunk chunk;
   std::int32_t begin = static_cast<std::int32_t>(blockIdx.y) * kChunk;
   y.find(begin, chunk);
 
   if (threadIdx.x < 32) {
-    const Ticket early = hear_ticket(scratch, g, turn.sequence);
-    const bool answered = is_for_workers(early) && hear_verdict(a, turn, g, group, false, scratch);
+    const Ticket early = hear_ticket(scratch, g, descriptor.sequence);
+    const bool answered =
+        is_for_workers(early) && hear_verdict(a, descriptor, g, group, false, scratch);
     if (threadIdx.x == 0) {
       shared_ticket = early;
       shared_answered = answered;
@@ -244,14 +238,14 @@ __global__ void __launch_bounds__(kThreads)
   const auto ticket = static_cast<Ticket>(a.tickets[g]);
   const bool leads = threadIdx.x == 0;
   if (!is_for_workers(ticket)) {
-    if (leads && ticket == Ticket::voided) a.timed_out[g] = 1;
+    if (leads && ticket == Ticket::dropped) a.timed_out[g] = 1;
     return;
   }
   if (!is_for_workers(early)) {  // the offer's ticket was not seen in time
     const bool broken = a.state->broken[group.mailbox] != 0;
     __syncthreads();
     if (threadIdx.x < 32) {
-      const bool came = hear_verdict(a, turn, g, group, broken, scratch);
+      const bool came = hear_verdict(a, descriptor, g, group, broken, scratch);
       if (leads) shared_answered = came;
     }
     __syncthreads();
@@ -265,11 +259,11 @@ __global__ void __launch_bounds__(kThreads)
     return;
   }
   if (ticket == Ticket::cpu_xa) {
-    pull_v(a, turn, g, group, segment, shape.v_width, scratch_v);
+    pull_v(a, descriptor, g, group, segment, shape.v_width, scratch_v);
     return;
   }
   if (!fetched) y.fetch(begin, chunk);
-  const std::int32_t step = turn.parts() * kChunk;
+  const auto step = static_cast<std::int32_t>(gridDim.y) * kChunk;
   while (true) {  // loads the next chunk while adding this one
     begin += step;
     if (begin >= y.units()) break;
@@ -312,10 +306,9 @@ Status launch(const AcceptArgs& args, HandoffScratch* scratch, float* v, cudaStr
     shape.v_width = std::max(shape.v_width, mailbox.max_v);
   }
   const std::int64_t units = std::int64_t{args.max_count} * shape.units_per_row;
-  const std::int64_t parts =
-      std::clamp<std::int64_t>(ceil_div(units, kThreads * kLoads), 1,
-                               std::clamp(kMostLaunched / args.max_groups, 1, kMostWaiting));
-  const dim3 grid(static_cast<unsigned>(args.max_groups), static_cast<unsigned>(parts));
+  const std::int64_t parts = std::clamp<std::int64_t>(ceil_div(units, kThreads * kLoads), 1,
+                                                      std::max(1, kMostWaiting / args.num_groups));
+  const dim3 grid(static_cast<unsigned>(args.num_groups), static_cast<unsigned>(parts));
   const LaunchShape launch{.grid = grid, .block = dim3(kThreads), .overlap = true};
   const auto kernel =
       rank.of == 1 ? accept_answers<T, Out, V, false> : accept_answers<T, Out, V, true>;

@@ -39,10 +39,10 @@ __global__ void __launch_bounds__(kThreads)
   constexpr int kWide = Vec16<T>::kSize;
   __shared__ __align__(16) float v[kRows][kMostRank];
   const auto g = static_cast<std::int32_t>(blockIdx.y);
-  const auto ticket = static_cast<Ticket>(a.tickets[g]);  // old if g >= num_groups
+  const auto ticket = static_cast<Ticket>(a.tickets[g]);
   const JobOfBlock job(a, g);
-  const GroupTurn turn(job.turn, g);
-  if (g >= turn.num_groups || ticket != Ticket::cpu_xa) return;
+  const GroupDescriptor descriptor(job.descriptor, g);
+  if (ticket != Ticket::cpu_xa) return;
   if (a.timed_out[g] != 0) return;  // its v is incomplete
   const auto block = static_cast<std::int32_t>(blockIdx.x);
   std::int32_t m = 0;
@@ -52,9 +52,9 @@ __global__ void __launch_bounds__(kThreads)
   std::int32_t column = 0;   // this module's first one
   for (std::int32_t i = 0; i < a.num_modules; ++i) {
     if (i == m) column = columns;
-    columns += rank_of(a, turn, segment.slot, i);
+    columns += rank_of(a, descriptor, segment.slot, i);
   }
-  const std::int32_t rank = rank_of(a, turn, segment.slot, m);
+  const std::int32_t rank = rank_of(a, descriptor, segment.slot, m);
   if (rank == 0) return;
   if (rank > kMostRank) __trap();
   const LoraMatrix matrix = a.table[segment.slot * a.slot_stride + m];
@@ -120,7 +120,7 @@ Status launch(const AcceptArgs& args, const float* v, cudaStream_t stream) {
   for (const MailboxView& mailbox : args.mailboxes) {
     shape.v_width = std::max(shape.v_width, mailbox.max_v);
   }
-  const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(args.max_groups));
+  const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(args.num_groups));
   // No overlap: page ids and tables may arrive, with the load, after earlier kernels have begun.
   return launch_kernel("accept", {.grid = grid, .block = dim3(kThreads)}, stream, add_vb<T, Out>,
                        args, shape, v);

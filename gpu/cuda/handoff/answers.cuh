@@ -29,24 +29,16 @@ inline AcceptOutput output_of(const TensorView& out) {
   return {out.data, out.stride[0], out.rows(), out.cols()};
 }
 
-constexpr std::int32_t kMostWaiting = 16;  // most blocks that wait for answers
-
-// The data of one group in a step.
-struct GroupTurn {
+// The descriptor's part of one group.
+struct GroupDescriptor {
   std::uint64_t sequence;
-  std::int32_t num_groups;
   std::uint32_t adapted = 0;  // mask over the modules
-  __device__ __forceinline__ GroupTurn(const HandoffTurn& turn, std::int32_t g)
-      : sequence(turn.sequence), num_groups(turn.num_groups) {
+  __device__ __forceinline__ GroupDescriptor(const OfferDescriptor& descriptor, std::int32_t g)
+      : sequence(descriptor.sequence) {
 #pragma unroll
     for (int m = 0; m < LoraModules::kMaxModules; ++m) {
-      adapted |= static_cast<std::uint32_t>(turn.adapted[m] >> g & 1) << m;
+      adapted |= static_cast<std::uint32_t>(descriptor.adapted[m] >> g & 1) << m;
     }
-  }
-  // The number of parts for each group, in a launch whose grid has parts enough for one group.
-  // Fewer blocks waiting for answers are better (accept.cu).
-  __device__ __forceinline__ std::int32_t parts() const {
-    return max(1, min(static_cast<std::int32_t>(gridDim.y), kMostWaiting / max(1, num_groups)));
   }
 };
 
@@ -77,7 +69,7 @@ __device__ __forceinline__ Ticket hear_ticket(const HandoffScratch* scratch, std
 // Called by a whole warp; returns the same in every lane: true if all of the group's workers have
 // answered by the deadline. Each poll follows a reading of the clock, so answers present at the
 // deadline count however late this block runs.
-__device__ __forceinline__ bool poll_answers(const AcceptArgs& a, const GroupTurn& turn,
+__device__ __forceinline__ bool poll_answers(const AcceptArgs& a, const GroupDescriptor& descriptor,
                                              std::int32_t g, const ColdGroup& group) {
   const std::uint64_t start = global_time_ns();
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -87,13 +79,13 @@ __device__ __forceinline__ bool poll_answers(const AcceptArgs& a, const GroupTur
   bool wait_low = (group.workers >> lane & 1) != 0;
   bool wait_high = (group.workers >> (lane + 32) & 1) != 0;
   // Polls cross the link, so with many groups and worker slots each block polls less often.
-  const unsigned looks = static_cast<unsigned>(turn.num_groups * __popcll(group.workers));
+  const unsigned looks = static_cast<unsigned>(a.num_groups * __popcll(group.workers));
   const unsigned pause_ns = looks > 512 ? min(4 * (looks - 512), 4000U) : 0;
   while (true) {
     const bool late = global_time_ns() - start >= std::uint64_t{a.deadline_us} * 1000;
     // acquire, system: pairs with the worker's release of done, after its y or v
-    if (wait_low) wait_low = load_acquire_system(low) != turn.sequence;
-    if (wait_high) wait_high = load_acquire_system(high) != turn.sequence;
+    if (wait_low) wait_low = load_acquire_system(low) != descriptor.sequence;
+    if (wait_high) wait_high = load_acquire_system(high) != descriptor.sequence;
     if (__any_sync(~0U, wait_low || wait_high) == 0) return true;
     if (__any_sync(~0U, late) != 0) return false;
     if (pause_ns > 0) __nanosleep(pause_ns);
@@ -102,16 +94,16 @@ __device__ __forceinline__ bool poll_answers(const AcceptArgs& a, const GroupTur
 
 // Called by each block's first warp if the launch's ticket is for workers; returns the same in
 // every lane. Data that the workers wrote before their answers is visible afterwards.
-__device__ __forceinline__ bool hear_verdict(const AcceptArgs& a, const GroupTurn& turn,
+__device__ __forceinline__ bool hear_verdict(const AcceptArgs& a, const GroupDescriptor& descriptor,
                                              std::int32_t g, const ColdGroup& group, bool broken,
                                              HandoffScratch* scratch) {
   std::uint64_t* verdict = &scratch->verdict[g];
   if (blockIdx.y == 0) {
-    const bool came = !broken && poll_answers(a, turn, g, group);
+    const bool came = !broken && poll_answers(a, descriptor, g, group);
     __syncwarp();
     // release: pairs with the other blocks' acquire below
-    if (turn.parts() > 1 && threadIdx.x == 0) {
-      store_release(verdict, turn.sequence << 1 | (came ? 1 : 0));
+    if (gridDim.y > 1 && threadIdx.x == 0) {
+      store_release(verdict, descriptor.sequence << 1 | (came ? 1 : 0));
     }
     return came;
   }
@@ -119,7 +111,7 @@ __device__ __forceinline__ bool hear_verdict(const AcceptArgs& a, const GroupTur
   const std::uint64_t patience = std::uint64_t{a.deadline_us} * 2000 + 10'000'000;
   while (global_time_ns() - start < patience) {
     const std::uint64_t heard = load_acquire(verdict);
-    if (__all_sync(~0U, heard >> 1 == turn.sequence)) return (heard & 1) != 0;
+    if (__all_sync(~0U, heard >> 1 == descriptor.sequence)) return (heard & 1) != 0;
   }
   return false;
 }
@@ -133,9 +125,10 @@ __device__ __forceinline__ std::int64_t rows_before(const AcceptArgs& a, std::in
 
 // The rank of module m of a group's adapter, 0 if it has none. The table's row must have arrived,
 // as it has for a group with a cpu_xa ticket, because its B has.
-__device__ __forceinline__ std::int32_t rank_of(const AcceptArgs& a, const GroupTurn& turn,
+__device__ __forceinline__ std::int32_t rank_of(const AcceptArgs& a,
+                                                const GroupDescriptor& descriptor,
                                                 std::int32_t slot, std::int32_t m) {
-  return (turn.adapted >> m & 1) != 0 ? a.table[slot * a.slot_stride + m].rank : 0;
+  return (descriptor.adapted >> m & 1) != 0 ? a.table[slot * a.slot_stride + m].rank : 0;
 }
 
 }  // namespace tandem::cuda

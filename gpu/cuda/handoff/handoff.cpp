@@ -40,7 +40,7 @@ Status Handoff::reserve_v(const AcceptArgs& args) {
   std::int64_t width = 0;
   for (const MailboxView& mailbox : args.mailboxes) width = std::max(width, mailbox.max_v);
   const std::int64_t rows =
-      std::min(std::int64_t{args.max_groups} * args.max_count, args.out[0].rows());
+      std::min(std::int64_t{args.num_groups} * args.max_count, args.out[0].rows());
   const auto bytes = static_cast<std::size_t>(rows * width) * sizeof(float);
   if (bytes <= v_bytes_) return {};
   const std::size_t size = std::bit_ceil(bytes);

@@ -41,8 +41,8 @@ inline HandoffRank rank_of(const HandoffJob& job) {
 }
 
 // One per stream. Enqueues; never synchronises; allocates only if an accept has more v than any
-// before it (kFirstV bytes are there from the start). Metadata (turn, groups, segments, rows) may
-// be read while the previous kernel still runs, so only copies and uploads may write it, not
+// before it (kFirstV bytes are there from the start). Metadata (descriptor, groups, segments, rows)
+// may be read while the previous kernel still runs, so only copies and uploads may write it, not
 // kernels. Launch shapes do not depend on device memory, so a recording serves every step.
 class Handoff {
  public:

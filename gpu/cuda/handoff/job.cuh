@@ -9,12 +9,12 @@
 namespace tandem::cuda {
 
 // The data that a block needs first. Being metadata, it may be read before earlier kernels have
-// ended. All loads are in flight at once; `group` is undefined if the step has no group g.
+// ended. All loads are in flight at once.
 struct JobOfBlock {
   ColdGroup group;
-  HandoffTurn turn;
+  OfferDescriptor descriptor;
   __device__ __forceinline__ JobOfBlock(const HandoffJob& job, std::int32_t g)
-      : group(job.groups[g]), turn(*job.turn) {
+      : group(job.groups[g]), descriptor(*job.descriptor) {
     // Keeps the loads in front of it. Otherwise the compiler would move each load to its first use,
     // behind a branch that depends on another one, and wait for memory three times (CUDA 13.0).
     __syncwarp();

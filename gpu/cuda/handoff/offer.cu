@@ -1,10 +1,9 @@
 // Gives cold groups tickets and copies their rows of x to the mailboxes (OfferArgs, gpu/ops.h).
 //
-// Grid: (groups + 1) x parts, from the job's bounds alone, so that a recorded launch serves every
-// step; blocks of groups that the step does not have exit at once. The last column copies the
-// segments that belong to no cold group. Bound by the link: the rows leave in 16-byte stores, 512
-// bytes per warp. The blocks of a group copy one part each, then count themselves; the last one
-// decides the ticket and rings the doorbell.
+// Grid: (groups + 1) x parts. The last column copies the segments that belong to no cold group.
+// Bound by the link: the rows leave in 16-byte stores, 512 bytes per warp. The blocks of a group
+// copy one part each, then count themselves; the last one decides the ticket and rings the
+// doorbell.
 //
 // A ready word may change while the blocks of a group run. So all that a block does when it sees
 // the words ready is to skip its part and say so as it counts itself; the last block decides:
@@ -63,16 +62,15 @@ __device__ __forceinline__ Look look_at(std::uint32_t known) {
 
 __device__ __forceinline__ Ticket decide(bool cpu, bool xa, bool ready, const Look& seen) {
   if ((!cpu && !xa) || ready) return Ticket::gpu;
-  if (seen.broken) return Ticket::voided;
+  if (seen.broken) return Ticket::dropped;
   if (xa && seen.b_ready) return Ticket::cpu_xa;
-  return cpu ? Ticket::cpu : Ticket::voided;
+  return cpu ? Ticket::cpu : Ticket::dropped;
 }
 
 __device__ void copy_other_segments(const OfferArgs& a) {
-  const std::int32_t num_groups = a.turn->num_groups;
   for (std::int32_t s = static_cast<std::int32_t>(threadIdx.x); s < a.num_segments; s += kThreads) {
     bool cold = false;
-    for (std::int32_t g = 0; g < num_groups; ++g) cold = cold || a.groups[g].segment == s;
+    for (std::int32_t g = 0; g < a.num_groups; ++g) cold = cold || a.groups[g].segment == s;
     if (!cold) a.live[s] = a.segments[s];
   }
 }
@@ -98,17 +96,16 @@ __global__ void __launch_bounds__(kThreads)
   allow_next_kernel();
   const auto g = static_cast<std::int32_t>(blockIdx.x);
   const auto part = static_cast<std::int32_t>(blockIdx.y);
-  if (g == a.max_groups) {
+  if (g == a.num_groups) {
     wait_for_previous_kernels();  // an earlier kernel may still read `live`
     if (part == 0) copy_other_segments(a);
     return;
   }
   const JobOfBlock job(a, g);
   const ColdGroup& group = job.group;
-  const HandoffTurn& turn = job.turn;
-  if (g >= turn.num_groups) return;
-  const bool cpu = (turn.cpu_groups >> g & 1) != 0;
-  const bool xa = (turn.xa_groups >> g & 1) != 0;
+  const OfferDescriptor& descriptor = job.descriptor;
+  const bool cpu = (descriptor.cpu_groups >> g & 1) != 0;
+  const bool xa = (descriptor.xa_groups >> g & 1) != 0;
   // A group that is not offered to workers has no rows to copy.
   const std::int32_t parts = cpu || xa ? static_cast<std::int32_t>(gridDim.y) : 1;
   if (part >= parts) return;
@@ -187,11 +184,11 @@ __global__ void __launch_bounds__(kThreads)
   }
   const Ticket ticket = decide(cpu, xa, ready, seen);
   // relaxed, and before the doorbell: it only lets an accept know when to poll for answers
-  store_relaxed(&scratch->given[g], make_doorbell(turn.sequence, ticket));
+  store_relaxed(&scratch->given[g], make_doorbell(descriptor.sequence, ticket));
   // release, system: pairs with the worker's acquire of its doorbell
   if (!kOfRanks || shape.rings) {
     store_release_system(&mailbox.doorbells[g * mailbox.doorbell_stride],
-                         make_doorbell(turn.sequence, ticket));
+                         make_doorbell(descriptor.sequence, ticket));
   }
   a.tickets[g] = static_cast<std::uint32_t>(ticket);
   if (g == 0 && a.time != nullptr) *a.time = global_time_ns();
@@ -227,7 +224,7 @@ Status launch(const OfferArgs& args, HandoffScratch* scratch, cudaStream_t strea
   const std::int64_t units = writes ? std::int64_t{args.max_count} * shape.units_per_row : 0;
   const std::int64_t parts =
       std::clamp<std::int64_t>(ceil_div(units, kThreads * kLoads), 1, kMostParts);
-  const dim3 grid(static_cast<unsigned>(args.max_groups + 1), static_cast<unsigned>(parts));
+  const dim3 grid(static_cast<unsigned>(args.num_groups + 1), static_cast<unsigned>(parts));
   const LaunchShape launch{.grid = grid, .block = dim3(kThreads), .overlap = true};
   const auto kernel = rank.of == 1 ? offer_rows<Unit, false> : offer_rows<Unit, true>;
   return launch_kernel("offer", launch, stream, kernel, args, shape, scratch);

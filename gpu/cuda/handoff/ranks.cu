@@ -15,11 +15,11 @@ namespace {
 
 static_assert(kMaxColdGroups % 32 == 0, "a block that meets is whole warps");
 
-__device__ __forceinline__ std::uint32_t look(const OfferArgs& a, const HandoffTurn& turn,
+__device__ __forceinline__ std::uint32_t look(const OfferArgs& a, const OfferDescriptor& descriptor,
                                               std::int32_t g) {
   const ColdGroup group = a.groups[g];
   std::uint32_t known = 0;
-  if (((turn.cpu_groups | turn.xa_groups) >> g & 1) != 0) {
+  if (((descriptor.cpu_groups | descriptor.xa_groups) >> g & 1) != 0) {
     const std::uint32_t* ready = a.ready + a.segments[group.segment].slot * a.slot_stride;
     if (load4_system(ready) == group.generation) known |= kHasA;
     if (load4_system(ready + 1) == group.generation) known |= kHasB;
@@ -36,26 +36,26 @@ __global__ void __launch_bounds__(kMaxColdGroups)
           HandoffScratch* scratch) {
   __shared__ ShownParts shown;
   const auto g = static_cast<std::int32_t>(threadIdx.x);
-  const HandoffTurn turn = *a.turn;  // metadata: no need to wait
+  const OfferDescriptor descriptor = *a.descriptor;  // metadata: no need to wait
   wait_for_previous_kernels();
   if (!end.shares_gpu) allow_next_kernel();
   // Two arrays alternate: the slowest rank may still read those of the previous offer.
-  std::uint32_t* const mine = a.shown + turn.sequence % 2 * kMaxColdGroups;
+  std::uint32_t* const mine = a.shown + descriptor.sequence % 2 * kMaxColdGroups;
   std::uint32_t known = 0;
-  if (g < turn.num_groups) {
-    known = look(a, turn, g);
+  if (g < a.num_groups) {
+    known = look(a, descriptor, g);
     mine[g] = known;
   }
   Meeting meeting(end);
-  const bool came = meeting.meet(mine, turn.num_groups, shown);
+  const bool came = meeting.meet(mine, a.num_groups, shown);
   if (came) meeting.end();
   if (end.shares_gpu) allow_next_kernel();  // not earlier, for the reason in all_reduce
-  if (g >= turn.num_groups) return;
+  if (g >= a.num_groups) return;
   std::uint32_t everywhere = known & (kHasA | kHasB);
   std::uint32_t anywhere = known & kIsBroken;
   for (std::int32_t r = 0; came && r < end.size; ++r) {
     if (r == end.rank) continue;
-    if (shown.cols[r] != turn.num_groups) __trap();
+    if (shown.cols[r] != a.num_groups) __trap();
     const std::uint32_t theirs = load4_system(shown.at[r] + g);
     everywhere &= theirs;
     anywhere |= theirs & kIsBroken;
@@ -68,18 +68,18 @@ __global__ void __launch_bounds__(kMaxColdGroups)
     ring(const __grid_constant__ OfferArgs a, const __grid_constant__ GroupEnd end) {
   __shared__ ShownParts shown;
   const auto g = static_cast<std::int32_t>(threadIdx.x);
-  const HandoffTurn turn = *a.turn;
+  const OfferDescriptor descriptor = *a.descriptor;
   wait_for_previous_kernels();
   if (!end.shares_gpu) allow_next_kernel();
   Meeting meeting(end);
   const bool came = meeting.meet(nullptr, 0, shown);
   if (came) meeting.end();
   if (end.shares_gpu) allow_next_kernel();
-  if (!came || end.rank > 0 || g >= turn.num_groups) return;
+  if (!came || end.rank > 0 || g >= a.num_groups) return;
   const MailboxView& mailbox = a.mailboxes[a.groups[g].mailbox];
   // release, system: pairs with the worker's acquire of its doorbell
   store_release_system(&mailbox.doorbells[g * mailbox.doorbell_stride],
-                       make_doorbell(turn.sequence, static_cast<Ticket>(a.tickets[g])));
+                       make_doorbell(descriptor.sequence, static_cast<Ticket>(a.tickets[g])));
 }
 
 constexpr LaunchShape kShape{.grid = dim3(1), .block = dim3(kMaxColdGroups), .overlap = true};

@@ -54,13 +54,6 @@ class Patience {
   int looks_ = 0;
 };
 
-const HandoffTurn& turn_of(const HandoffJob& job) {
-  const HandoffTurn& turn = *job.turn;
-  TANDEM_CHECK(turn.num_groups >= 0 && turn.num_groups <= job.max_groups,
-               "{} cold groups, at most {}", turn.num_groups, job.max_groups);
-  return turn;
-}
-
 const LoraSegment& segment_of(const LoraSegment* segments, const ColdGroup& group,
                               std::int32_t max_count) {
   const LoraSegment& segment = segments[group.segment];
@@ -96,30 +89,30 @@ std::uint32_t look(const OfferArgs& args, std::int32_t g) {
 
 // Combines all ranks: a part is ready if all ranks have it; a mailbox is broken if one rank says
 // so.
-void agree(const OfferArgs& args, const HandoffTurn& turn, KnownGroups& known) {
+void agree(const OfferArgs& args, const OfferDescriptor& descriptor, KnownGroups& known) {
   auto& end = dynamic_cast<HostCommunicator&>(*args.communicator);
   // Two arrays alternate: the slowest rank may still read those of the previous offer.
-  std::uint32_t* const mine = args.shown + turn.sequence % 2 * kMaxColdGroups;
-  std::copy_n(known.begin(), turn.num_groups, mine);
-  const MeetingPoint::Parts shown = end.meet(TensorView(mine, DType::i32, {1, turn.num_groups}));
+  std::uint32_t* const mine = args.shown + descriptor.sequence % 2 * kMaxColdGroups;
+  std::copy_n(known.begin(), args.num_groups, mine);
+  const MeetingPoint::Parts shown = end.meet(TensorView(mine, DType::i32, {1, args.num_groups}));
   for (std::int32_t rank = 0; rank < end.size(); ++rank) {
     const auto* theirs =
         static_cast<const std::uint32_t*>(shown[static_cast<std::size_t>(rank)].data);
-    for (std::size_t g = 0; g < static_cast<std::size_t>(turn.num_groups); ++g) {
+    for (std::size_t g = 0; g < static_cast<std::size_t>(args.num_groups); ++g) {
       const std::uint32_t broken = (known[g] | theirs[g]) & kIsBroken;
       known[g] = (known[g] & theirs[g] & (kHasA | kHasB)) | broken;
     }
   }
 }
 
-Ticket decide(const HandoffTurn& turn, std::int32_t g, std::uint32_t known) {
-  const bool cpu = (turn.cpu_groups >> g & 1) != 0;
-  const bool xa = (turn.xa_groups >> g & 1) != 0;
+Ticket decide(const OfferDescriptor& descriptor, std::int32_t g, std::uint32_t known) {
+  const bool cpu = (descriptor.cpu_groups >> g & 1) != 0;
+  const bool xa = (descriptor.xa_groups >> g & 1) != 0;
   if (!cpu && !xa) return Ticket::gpu;
   if ((known & kHasA) != 0 && (known & kHasB) != 0) return Ticket::gpu;
-  if ((known & kIsBroken) != 0) return Ticket::voided;
+  if ((known & kIsBroken) != 0) return Ticket::dropped;
   if (xa && (known & kHasB) != 0) return Ticket::cpu_xa;
-  return cpu ? Ticket::cpu : Ticket::voided;
+  return cpu ? Ticket::cpu : Ticket::dropped;
 }
 
 void copy_rows(OpContext& context, const OfferArgs& args, const ColdGroup& group,
@@ -150,20 +143,19 @@ bool answered(const AcceptArgs& args, std::int32_t g) {
     const std::uint64_t& done =
         mailbox.done[__builtin_ctzll(left) * mailbox.worker_slot_stride + g];
     // acquire: pairs with the worker's release of `done`, after its y or v
-    if (load(done, std::memory_order_acquire) != args.turn->sequence) return false;
+    if (load(done, std::memory_order_acquire) != args.descriptor->sequence) return false;
   }
   return true;
 }
 
 // Returns a mask of the groups whose answers have come; marks the others as timed out.
 std::uint64_t await(const AcceptArgs& args) {
-  const HandoffTurn& turn = turn_of(args);
-  TANDEM_CHECK(args.any_xa || turn.xa_groups == 0, "an accept without xa");
+  TANDEM_CHECK(args.any_xa || args.descriptor->xa_groups == 0, "an accept without xa");
   const Clock::time_point end = Clock::now() + std::chrono::microseconds(args.deadline_us);
   std::uint64_t waiting = 0;
-  for (std::int32_t g = 0; g < turn.num_groups; ++g) {
+  for (std::int32_t g = 0; g < args.num_groups; ++g) {
     const auto ticket = static_cast<Ticket>(args.tickets[g]);
-    if (ticket == Ticket::voided) args.timed_out[g] = 1;
+    if (ticket == Ticket::dropped) args.timed_out[g] = 1;
     if (ticket != Ticket::cpu && ticket != Ticket::cpu_xa) continue;
     const ColdGroup& group = args.groups[g];
     TANDEM_CHECK(group.workers != 0, "cold group {} has no workers", g);
@@ -197,7 +189,7 @@ std::uint64_t await(const AcceptArgs& args) {
 }
 
 bool has_module(const AcceptArgs& args, std::int32_t g, std::int32_t m) {
-  return (args.turn->adapted[m] >> g & 1) != 0;
+  return (args.descriptor->adapted[m] >> g & 1) != 0;
 }
 
 void add_y(OpContext& context, const AcceptArgs& args, std::int32_t g) {
@@ -284,10 +276,10 @@ void add_vb(OpContext& context, const AcceptArgs& args, std::int32_t g) {
 }  // namespace
 
 void offer(OpContext& context, const OfferArgs& args) {
-  const HandoffTurn& turn = turn_of(args);
+  const OfferDescriptor& descriptor = *args.descriptor;
   std::copy_n(args.segments, args.num_segments, args.live);
   KnownGroups known;
-  for (std::int32_t g = 0; g < turn.num_groups; ++g) {
+  for (std::int32_t g = 0; g < args.num_groups; ++g) {
     const ColdGroup& group = args.groups[g];
     TANDEM_CHECK(group.segment >= 0 && group.segment < args.num_segments, "segment {} of {}",
                  group.segment, args.num_segments);
@@ -295,11 +287,11 @@ void offer(OpContext& context, const OfferArgs& args) {
     known[static_cast<std::size_t>(g)] = look(args, g);
   }
   const Rank rank = rank_of(args);
-  if (rank.of > 1) agree(args, turn, known);
+  if (rank.of > 1) agree(args, descriptor, known);
   if (args.time != nullptr) *args.time = time_ns();
-  for (std::int32_t g = 0; g < turn.num_groups; ++g) {
+  for (std::int32_t g = 0; g < args.num_groups; ++g) {
     const ColdGroup& group = args.groups[g];
-    const Ticket ticket = decide(turn, g, known[static_cast<std::size_t>(g)]);
+    const Ticket ticket = decide(descriptor, g, known[static_cast<std::size_t>(g)]);
     args.tickets[g] = static_cast<std::uint32_t>(ticket);
     if (ticket != Ticket::gpu) args.live[group.segment].count = 0;
     const bool to_workers = ticket == Ticket::cpu || ticket == Ticket::cpu_xa;
@@ -311,11 +303,11 @@ void offer(OpContext& context, const OfferArgs& args) {
     (void)dynamic_cast<HostCommunicator&>(*args.communicator).meet({});
   }
   if (rank.index > 0) return;
-  for (std::int32_t g = 0; g < turn.num_groups; ++g) {
+  for (std::int32_t g = 0; g < args.num_groups; ++g) {
     const MailboxView& mailbox = args.mailboxes[args.groups[g].mailbox];
     // release: pairs with the worker's acquire of its doorbell, which then sees the rows
     std::atomic_ref<std::uint64_t>(mailbox.doorbells[g * mailbox.doorbell_stride])
-        .store(doorbell_of(turn.sequence, static_cast<Ticket>(args.tickets[g])),
+        .store(doorbell_of(descriptor.sequence, static_cast<Ticket>(args.tickets[g])),
                std::memory_order_release);
   }
 }

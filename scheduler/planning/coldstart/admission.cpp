@@ -49,26 +49,29 @@ AdmissionPlan in_turns_of(std::size_t size, const CostModel& costs, const PlanRe
   const std::size_t count = request.adapters.size();
   PlanRequest step = request;
   step.adapters.clear();
+  std::vector<std::int32_t> in_step;  // [step.adapters]: their indices in the request
   for (const ColdAdapter& adapter : request.adapters) step.rows -= adapter.rows;
   double total = 0;
   for (std::size_t first = 0; first < count && total < give_up; first += size) {
     const std::size_t last = std::min(count, first + size);
-    const std::size_t before = step.adapters.size();
     std::int32_t rows = 0;
     for (std::size_t i = first; i < last; ++i) {
+      in_step.push_back(static_cast<std::int32_t>(i));
       step.adapters.push_back(request.adapters[i]);
       rows += request.adapters[i].rows;
     }
     step.rows += rows;
-    const PlannedStep planned = plan(costs, step);
+    const StepChoice planned = plan(costs, step);
     const double end = planned.ends;
+    const bool hands = hands_over(planned.plan);
     if (first == 0) {
-      made.hands_over = hands_over(planned.plan);
-      made.may_hand_over =
-          !made.hands_over && request.workers_awake_in > 0 && planned.is_worth_waking;
+      made.hands_over = hands;
+      // Waiting costs enough to wake workers, and such plans were not measured to be slower.
+      made.may_hand_over = !hands && request.workers_awake_in > 0 && planned.is_worth_planning &&
+                           !planned.chosen.given_up;
     }
     for (LoadPiece piece : planned.plan.order) {
-      piece.adapter += static_cast<std::int32_t>(first) - static_cast<std::int32_t>(before);
+      piece.adapter = in_step[static_cast<std::size_t>(piece.adapter)];
       made.order.push_back(piece);
     }
     for (std::size_t i = first; i < last; ++i) {
@@ -78,9 +81,18 @@ AdmissionPlan in_turns_of(std::size_t size, const CostModel& costs, const PlanRe
     }
     step.link_busy_for =
         arrive(costs, planned.plan.order, std::max(0.0, step.link_busy_for), step.adapters);
-    std::erase_if(step.adapters,
-                  [&](const ColdAdapter& adapter) { return !is_cold_at(adapter, end); });
-    for (ColdAdapter& adapter : step.adapters) adapter.rows = 1;
+    AdmissionPlan::Step chosen{{}, planned.chosen};
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < in_step.size(); ++i) {
+      if (is_cold_at(step.adapters[i], step.starts_in)) chosen.adapters.push_back(in_step[i]);
+      if (!is_cold_at(step.adapters[i], end)) continue;
+      step.adapters[i].rows = 1;
+      in_step[kept] = in_step[i];
+      std::swap(step.adapters[kept++], step.adapters[i]);
+    }
+    in_step.resize(kept);
+    step.adapters.resize(kept);
+    if (hands || request.workers_awake_in <= 0) made.steps.push_back(std::move(chosen));
     step.rows += static_cast<std::int32_t>(last - first) - rows;
     step.starts_in = end;
   }
@@ -93,10 +105,8 @@ double AdmissionPlan::sum_of_ends() const {
   return std::accumulate(ends.begin(), ends.end(), 0.0);
 }
 
-PlannedStep plan_as_predicted(const CostModel& costs, const PlanRequest& request) {
-  HandoffPlan plan = plan_handoff(costs, request);
-  const double ends = plan.layer_ends.empty() ? request.starts_in : plan.layer_ends.back();
-  return {.plan = std::move(plan), .ends = ends};
+StepChoice plan_as_predicted(const CostModel& costs, const PlanRequest& request) {
+  return plan_as_chosen(costs, request, {.way = PlanWay::plan});
 }
 
 AdmissionPlan plan_admission(const CostModel& costs, const PlanRequest& request,

@@ -12,6 +12,7 @@
 
 #include "scheduler/planning/coldstart/load_piece.h"
 #include "scheduler/planning/coldstart/planner.h"
+#include "scheduler/planning/coldstart/step_choice.h"
 
 namespace tandem {
 
@@ -26,22 +27,21 @@ struct AdmissionPlan {
   // The next step uses no workers as planned now, but may when it begins and they are awake.
   bool may_hand_over = false;
 
+  // The way of each step that is chosen for good, in the order of the steps. Left out are steps
+  // that wait because workers sleep, which may be awake when the step begins.
+  struct Step {
+    std::vector<std::int32_t> adapters;  // indices of those that are cold when it begins
+    WayChoice chosen;
+  };
+  std::vector<Step> steps;
+
   double sum_of_ends() const;
 };
 
-struct PlannedStep {
-  HandoffPlan plan;
-  // Waiting costs enough to wake workers, and such plans were not measured to be slower.
-  bool is_worth_waking = true;
-  // In seconds from now, corrected by measurements: steps of this kind may have taken longer than
-  // their plans predicted.
-  double ends = 0;
-};
-
-using PlanSteps = std::function<PlannedStep(const CostModel& costs, const PlanRequest& request)>;
+using PlanSteps = std::function<StepChoice(const CostModel& costs, const PlanRequest& request)>;
 
 // plan_handoff() with its predicted end, not corrected by measurements.
-PlannedStep plan_as_predicted(const CostModel& costs, const PlanRequest& request);
+StepChoice plan_as_predicted(const CostModel& costs, const PlanRequest& request);
 
 // Returns the plan with the earliest mean end: all adapters at once or, where that is clearly
 // earlier, halves, quarters ... down to one per step. `request` describes the next step as if all

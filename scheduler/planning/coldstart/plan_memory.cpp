@@ -7,7 +7,9 @@
 namespace tandem {
 namespace {
 
-constexpr std::uint32_t kTryOnceIn = 100;    // at most once in so many steps
+constexpr std::uint32_t kTryOnceIn = 100;  // at most once in so many steps
+// Tries of a way that was taken until it was slow: steps without it, doubling from try to try.
+constexpr std::uint32_t kFirstTryIn = 8, kLastEarlyTryIn = 32;
 constexpr double kMostLostByTrying = 0.005;  // share of the time of the steps between
 // The least gain of workers over waiting, and of `assist` over the plan: workers keep cores busy
 // that others could use, and a plan uses no more of them than it needs.
@@ -59,8 +61,10 @@ std::uint32_t steps_between_tries(double better, double worse) {
 void PlanMemory::observe(PlanSituation situation, PlanWay way, double planned_s, double took_s) {
   if (!(planned_s > 0) || !(took_s > 0)) return;
   Seen& seen = of(situation);
-  seen.ratios[index_of(way)].add(std::clamp(took_s / planned_s, kLeastRatio, kMostRatio));
-  ++seen.steps;
+  const std::size_t w = index_of(way);
+  seen.ratios[w].add(std::clamp(took_s / planned_s, kLeastRatio, kMostRatio));
+  seen.gap[w] = seen.steps - seen.taken[w];
+  seen.taken[w] = ++seen.steps;
   seen.starts = 0;
 }
 
@@ -139,7 +143,7 @@ PlanSeconds PlanMemory::expected(PlanSituation situation, const PlanSeconds& pre
 
 PlanWay PlanMemory::choose(PlanSituation situation, const PlanSeconds& predicted) const {
   const auto found = seen_.find(situation);
-  const std::uint32_t steps = found == seen_.end() ? 0 : found->second.steps;
+  const Seen seen = found == seen_.end() ? Seen() : found->second;
   const PlanSeconds expected = this->expected(situation, predicted);
   const PlanWay best = promised(expected);
   for (const PlanWay other : kPlanWays) {
@@ -150,7 +154,10 @@ PlanWay PlanMemory::choose(PlanSituation situation, const PlanSeconds& predicted
     // Offsets keep two ways from being tried in the same step.
     const std::uint32_t turn =
         every - 1 - static_cast<std::uint32_t>(index_of(other)) * (every / 4);
-    if (steps % every == turn) return other;
+    if (seen.steps % every == turn) return other;
+    const std::uint32_t taken = seen.taken[index_of(other)], gap = seen.gap[index_of(other)];
+    const std::uint32_t soon = std::max(kFirstTryIn, 2 * gap);
+    if (taken > 0 && soon <= kLastEarlyTryIn && seen.steps - taken == soon) return other;
   }
   return best;
 }

@@ -21,7 +21,7 @@ using PlanSeconds = std::array<double, kNumPlanWays>;
 
 // The part of a PlanMemory that is kept for the next engine start.
 struct PlanLessons {
-  static constexpr std::int64_t kVersion = 5;    // format of a situation's numbers
+  static constexpr std::int64_t kVersion = 6;    // format of a situation's numbers
   static constexpr std::size_t kMostSeen = 512;  // situations
 
   struct Seen {
@@ -57,7 +57,8 @@ class PlanMemory {
   // Returns the way to take, by expected(). The answer is the same until a step is observed or
   // passed. Each other way is tried once in a hundred steps of a situation, more seldom the slower
   // it is (each costs at most half a percent of the steps' time): otherwise a way that was slow
-  // once would never be taken again.
+  // once would never be taken again. A way that was taken until it was slow is tried three times
+  // earlier, after 8, 16 and 32 steps without it, as workers are often held up for a few steps.
   PlanWay choose(PlanSituation situation, const PlanSeconds& predicted) const;
   // Returns the best way by these seconds alone. A way that gains next to nothing over waiting is
   // not taken, nor is `assist` if it gains next to nothing over the plan.
@@ -75,6 +76,9 @@ class PlanMemory {
  private:
   struct Seen {
     std::array<RecentMedian<kRemembered>, kNumPlanWays> ratios;  // [PlanWay]
+    // [PlanWay], since the engine's start: `steps` after its last step (0: none), and the number of
+    // other steps before that one.
+    std::array<std::uint32_t, kNumPlanWays> taken{}, gap{};
     std::uint32_t steps = 0;
     std::uint32_t starts = 0;
     std::uint64_t last = 0;  // number of its last observation

@@ -6,22 +6,30 @@
 
 namespace tandem {
 
+// The way of a step. It is chosen when the step's loads are ordered, which travel in the order that
+// suits it, or when a step without such a choice begins.
+struct WayChoice {
+  PlanSituation situation = {};
+  PlanWay way = PlanWay::wait;
+  bool is_try = false;    // of a way that is expected to be slower (PlanMemory::choose)
+  bool given_up = false;  // workers would shorten the step by prediction, but were measured not to
+};
+
 struct StepChoice {
   HandoffPlan plan;
-  PlanWay way = PlanWay::wait;
+  WayChoice chosen = {};
   // Expected, in seconds from now, corrected by measurements: steps of this kind may have taken
   // longer than their plans predicted.
   double ends = 0;
-  // Workers would shorten the step by prediction, but were measured to make such steps longer.
-  bool given_up = false;
   bool is_worth_planning = true;  // as is_worth_planning() returned
 };
 
-// For a step under admission, whose loads travel in the order that suits the choice, and again for
-// the step that begins: by then workers may have woken up and loads may be late, and a step with
-// adapters that an earlier one began with has no admission. Both make the same choice where nothing
-// of that has happened, as their situations are the same then.
 StepChoice choose_step(const CostModel& costs, const PlanRequest& request,
                        const PlanMemory& memory);
+
+// Plans a step in the way that was chosen earlier; its layers are chosen by the arrivals in
+// `request`. `ends` is not corrected.
+StepChoice plan_as_chosen(const CostModel& costs, const PlanRequest& request,
+                          const WayChoice& chosen);
 
 }  // namespace tandem

@@ -38,7 +38,7 @@ std::vector<Case> refused_cases() {
       {"NUL in a value", get_with("X: a" + nul + "b"), 400},
       {"NUL in a name", get_with("X" + nul + ": b"), 400},
       {"NUL in the target", "GET /" + nul + " HTTP/1.1\r\nHost: h\r\n\r\n", 400},
-      {"bell in a value", get_with("X: \a"), 400},
+      {"BEL in a value", get_with("X: \a"), 400},
       {"bare LF after a header", "GET / HTTP/1.1\r\nHost: h\nX: y\r\n\r\n", 400},
       {"bare LF after the request line", "GET / HTTP/1.1\nHost: h\r\n\r\n", 400},
       {"bare LFs alone", "GET / HTTP/1.1\nHost: h\n\n", 400},

@@ -72,8 +72,9 @@ TEST(Placement, FindsAWorkerThatMayRunElsewhere) {
   engine.workers[0].last_cpu = 1;
   const auto drift = drift_of(engine);
   ASSERT_THAT(drift, SizeIs(1));
-  EXPECT_THAT(drift[0].what, HasSubstr("worker 200 (seat 0 of group 0) may run on 0-1,6 instead of "
-                                       "cpu 6 alone, and was last seen on 1"));
+  EXPECT_THAT(drift[0].what,
+              HasSubstr("worker 200 (worker slot 0 of group 0) may run on 0-1,6 instead of "
+                        "cpu 6 alone, and was last seen on 1"));
   EXPECT_EQ(drift[0].remedy, "taskset -cp 6 200");
 }
 
@@ -119,7 +120,7 @@ TEST(Placement, FindsWorkersInTheWayOfTheEngineAndOfEachOther) {
   ASSERT_THAT(drift, SizeIs(3));
   EXPECT_THAT(drift[0].what, HasSubstr("which the engine keeps for itself"));
   EXPECT_THAT(drift[2].what,
-              HasSubstr("worker 201 (seat 1 of group 0) shares cpu 5 with worker 200"));
+              HasSubstr("worker 201 (worker slot 1 of group 0) shares cpu 5 with worker 200"));
 }
 
 TEST(Placement, FindsMissingAndDeadWorkers) {
@@ -129,7 +130,7 @@ TEST(Placement, FindsMissingAndDeadWorkers) {
   const auto drift = drift_of(engine);
   ASSERT_THAT(drift, SizeIs(2));
   EXPECT_THAT(drift[0].what,
-              HasSubstr("seat 0 of group 0 has no worker; the engine means one on cpu 6"));
+              HasSubstr("worker slot 0 of group 0 has no worker; the engine means one on cpu 6"));
   EXPECT_EQ(drift[0].remedy, "tandem pin apply --engine 100");
   EXPECT_THAT(drift[1].what, HasSubstr("has ended"));
 }
@@ -335,7 +336,7 @@ TEST_F(FakeEngine, IsObservedByTheKernelsAccount) {
   const auto seen = observe_engine(getpid());
   ASSERT_TRUE(seen.ok()) << seen.status().message();
   EXPECT_EQ(seen->info.model, "a model");
-  ASSERT_THAT(seen->workers, SizeIs(1)) << "three seats are nobody's";
+  ASSERT_THAT(seen->workers, SizeIs(1)) << "three worker slots are nobody's";
   EXPECT_EQ(seen->workers[0].pid, child_);
   EXPECT_THAT(seen->workers[0].allowed, ElementsAre(cpu_));
   EXPECT_EQ(seen->workers[0].meant_cpu, cpu_);
@@ -363,7 +364,7 @@ TEST_F(FakeEngine, ShowsWorkersThatAreMissingOrKilled) {
   child_ = -1;
   const auto found = drift();
   ASSERT_THAT(found, SizeIs(1));
-  EXPECT_THAT(found[0].what, HasSubstr("its seat is still taken"));
+  EXPECT_THAT(found[0].what, HasSubstr("its worker slot is still taken"));
 }
 
 // The engine is the first process of its own pid namespace and shares our /dev/shm.

@@ -176,7 +176,7 @@ TEST_F(WorkerLoopTest, TakesNoPartInJobsThatAreNotForIt) {
 TEST_F(WorkerLoopTest, LeavesJobsBehindThatGoElsewhere) {
   start_workers(2);
   std::uint64_t sequence = 0;
-  for (const Ticket ticket : {Ticket::gpu, Ticket::voided, Ticket::none}) {
+  for (const Ticket ticket : {Ticket::gpu, Ticket::dropped, Ticket::none}) {
     const GroupJob it = job(0x3);
     publish_job(*mailbox_, ++sequence, &it, 1);
     EXPECT_FALSE(quiet(*mailbox_, 0x3, sequence));
@@ -376,7 +376,7 @@ TEST_F(WorkerLoopTest, TakesOnlyAnEmptyWorkerSlot) {
   start_workers(1);
   const auto second = WorkerLoop::create(*mailbox_, case_.arena(), {.worker_slot = 0});
   EXPECT_EQ(second.status().code(), StatusCode::already_exists);
-  EXPECT_THAT(second.status().message(), HasSubstr("seat 0 is taken by process"));
+  EXPECT_THAT(second.status().message(), HasSubstr("worker slot 0 is taken by process"));
   const auto beyond = WorkerLoop::create(*mailbox_, case_.arena(), {.worker_slot = 4});
   EXPECT_EQ(beyond.status().code(), StatusCode::invalid_argument);
 }

@@ -1,5 +1,5 @@
 // Stands in for `tandem worker`: takes its worker slot and behaves as the name of its arena says,
-// which names no region here but is "BEHAVIOUR" or "SEAT=BEHAVIOUR,SEAT=BEHAVIOUR"; worker slots
+// which names no region here but is "BEHAVIOUR" or "SLOT=BEHAVIOUR,SLOT=BEHAVIOUR"; worker slots
 // that are not named are "good".
 //
 //  good      beats, leaves every job behind, ends when asked or when its engine is gone
@@ -62,11 +62,11 @@ int run(int argc, char** argv) {
   if (argc % 2 != 0 || std::string(argv[1]) != "worker") return kBadUsage;
   for (int i = 2; i < argc; i += 2) flags[argv[i]] = argv[i + 1];
   if (flags.size() != 8) return kBadUsage;
-  for (const char* flag : {"--inbox", "--outbox", "--arena", "--seat", "--cpu", "--node",
+  for (const char* flag : {"--inbox", "--outbox", "--arena", "--worker-slot", "--cpu", "--node",
                            "--spin-ms", "--engine-pid"}) {
     if (flags.count(flag) == 0) return kBadUsage;
   }
-  const int index = std::stoi(flags["--seat"]);
+  const int index = std::stoi(flags["--worker-slot"]);
   const std::string behaviour = behaviour_of(flags["--arena"], index);
   if (behaviour == "exit-3") return 3;
   auto mailbox = Mailbox::open(flags["--inbox"], flags["--outbox"]);

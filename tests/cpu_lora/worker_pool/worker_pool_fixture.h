@@ -92,7 +92,7 @@ class WorkerPoolTest : public ::testing::Test {
     auto child = ChildProcess::start(
         {.program = FAKE_WORKER,
          .arguments = {"fake", "worker", "--inbox", mailbox_->inbox_region().name(), "--outbox",
-                       mailbox_->outbox_region().name(), "--arena", behaviour, "--seat",
+                       mailbox_->outbox_region().name(), "--arena", behaviour, "--worker-slot",
                        std::to_string(worker_slot), "--cpu", "9", "--node", "0", "--spin-ms", "1",
                        "--engine-pid", std::to_string(::getpid())},
          .environment = harmless_environment()});

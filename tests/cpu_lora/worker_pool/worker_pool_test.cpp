@@ -91,7 +91,7 @@ TEST_F(WorkerPoolTest, KeepsTheWorkersOfTwoMailboxesApart) {
 TEST_F(WorkerPoolTest, RefusesMoreCoresThanWorkerSlotsAndCoresNamedTwice) {
   options_.groups[0].cpus = {1, 2, 3, 4};
   EXPECT_THAT(WorkerPool::start(options_).status().message(), HasSubstr("4 CPU workers"));
-  EXPECT_THAT(WorkerPool::start(options_).status().message(), HasSubstr("3 seats"));
+  EXPECT_THAT(WorkerPool::start(options_).status().message(), HasSubstr("3 worker slots"));
   options_.groups[0].cpus = {1, 1};
   EXPECT_THAT(WorkerPool::start(options_).status().message(), HasSubstr("core 1 is named twice"));
 }

@@ -261,7 +261,7 @@ TEST_F(ExecutorTest, CostsAreLearntFromWhatTheDeviceSaysThatStepsTook) {
   EXPECT_EQ(learning.observed, 3U) << "an hour is no time for a layer";
 }
 
-TEST_F(ExecutorTest, AFailureOfTheDeviceTimedOutTheStepsBehindIt) {
+TEST_F(ExecutorTest, AFailureOfTheDeviceFailsTheStepsBehindIt) {
   const Tokens before = decode(0, 3);
   device_.fail_sample(0);
   executor_->enqueue(Plan().add(1, 0, kPrompt));

@@ -7,6 +7,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "tests/engine/adapters/adapter_being_read.h"
@@ -65,7 +66,7 @@ class HandoffPlannerTest : public ::testing::Test {
   HandoffStep step_of(const LearningPlanner& by,
                       const std::array<MailboxWorkers, 1>& workers = kBothWorkers) const {
     HandoffStep step;
-    by.planner.plan(std::array{AdapterRows{read_.lease, 8}}, 8, 0, workers, read_.tier->loads(),
+    by.planner.plan(std::array{AdapterRows{read_.lease, 8}}, 8, 0, workers, read_.tier->loads(), {},
                     step);
     return step;
   }
@@ -136,7 +137,7 @@ TEST_F(HandoffPlannerTest, TellsStepsOfWorkersThatSleptFromOthers) {
     const HandoffStep step = step_of(
         planner(), {{{3, awake_in > 0 ? 2U : 0U, awake_in, just_woken_for, awake_just_woken_for}}});
     EXPECT_EQ(step.groups.size(), 1U);
-    return step.situation.just_woken == 1;
+    return step.chosen.situation.just_woken == 1;
   };
   EXPECT_FALSE(is_just_woken(0, 0, 0));
   EXPECT_TRUE(is_just_woken(0, 1, 1));
@@ -224,9 +225,10 @@ class HandoffPlannerMemory : public ::testing::Test {
     loads.hold(&hold_, 1);
     ASSERT_EQ(adapter.tier->start(adapter.lease), DeviceTier::Start::on_its_way);
   }
-  HandoffStep plan(const LearningPlanner& by) const {
+  HandoffStep plan(const LearningPlanner& by, const std::optional<WayChoice>& admitted = {}) const {
     HandoffStep step;
-    by.planner.plan(std::array{AdapterRows{adapter.lease, 8}}, 8, 0, kBothWorkers, loads, step);
+    by.planner.plan(std::array{AdapterRows{adapter.lease, 8}}, 8, 0, kBothWorkers, loads, admitted,
+                    step);
     return step;
   }
 
@@ -252,7 +254,7 @@ TEST_F(HandoffPlannerMemory, HasStepsWaitWherePlansLostBeforeTheRestart) {
   EXPECT_EQ(before.learner.learning().plans_followed, 1U);
   EXPECT_EQ(before.learner.learning().situations, 1U);
   PlanLessons lost;
-  lost.seen.push_back({step.situation, {{{1}, {9, 9, 9}, {9, 9, 9}}}, 5, 0});
+  lost.seen.push_back({step.chosen.situation, {{{1}, {9, 9, 9}, {9, 9, 9}}}, 5, 0});
   options.lessons.plans = lost;
   LearningPlanner after(adapter, options);
   const HandoffStep waits = plan(after);
@@ -261,13 +263,30 @@ TEST_F(HandoffPlannerMemory, HasStepsWaitWherePlansLostBeforeTheRestart) {
   after.learner.learn(waits, waits.planned_s);
   const PlanLessons lessons = after.learner.lessons().plans;
   ASSERT_EQ(lessons.seen.size(), 1U);
-  EXPECT_EQ(lessons.seen[0].situation, step.situation);
+  EXPECT_EQ(lessons.seen[0].situation, step.chosen.situation);
   EXPECT_EQ(lessons.seen[0].ratios[0], (std::vector<double>{1, 1, 1}));
   EXPECT_EQ(lessons.seen[0].steps, 6U);
   const HandoffLearning learning = after.learner.learning();
   EXPECT_EQ(learning.plans_followed, 0U);
   EXPECT_EQ(learning.plans_given_up, 1U);
   EXPECT_EQ(learning.situations, 1U);
+}
+
+TEST_F(HandoffPlannerMemory, GoesTheWayThatTheAdmissionChoseInTheSameSituation) {
+  const LearningPlanner by(adapter, options);
+  const HandoffStep own = plan(by);
+  ASSERT_EQ(own.groups.size(), 1U);
+  WayChoice waits = own.chosen;
+  waits.way = PlanWay::wait;
+  waits.given_up = true;
+  const HandoffStep followed = plan(by, waits);
+  EXPECT_TRUE(followed.groups.empty());
+  EXPECT_EQ(followed.chosen.way, PlanWay::wait);
+  EXPECT_TRUE(followed.chosen.given_up);
+  EXPECT_TRUE(followed.is_chosen) << "its time says as much about its way";
+  EXPECT_GT(followed.planned_s, own.planned_s);
+  ++waits.situation.workers;
+  EXPECT_EQ(plan(by, waits).groups.size(), 1U) << "more workers than when the loads were ordered";
 }
 
 }  // namespace

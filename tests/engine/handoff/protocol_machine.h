@@ -148,11 +148,11 @@ class Machine {
     int group = 0;
     for (int r = 0; r < scenario_.requests; ++r) {
       if (step.kind[r] == Kind::none) continue;
-      const bool voided = step.kind[r] == Kind::cold && has(step.timed_out, group++);
+      const bool timed_out = step.kind[r] == Kind::cold && has(step.timed_out, group++);
       Request& request = next.requests[r];
-      if (voided) next.box_broken = 1;
+      if (timed_out) next.box_broken = 1;
       if (has(step.discard, r) && !is(Rule::later_steps_are_kept)) continue;
-      if (voided && !is(Rule::timed_out_are_kept)) {
+      if (timed_out && !is(Rule::timed_out_are_kept)) {
         request.phase = Phase::replay;
         request.enqueued = request.confirmed;
         if (s.steps[1].present != 0) next.steps[1].discard |= bit(r);
@@ -164,7 +164,7 @@ class Machine {
         if (times > 1) violation = "a delta was added twice";
       }
       if (has(step.wrong, r)) violation = "a wrong delta was added";
-      if (request.phase == Phase::replay) violation = "rows were kept behind void ones";
+      if (request.phase == Phase::replay) violation = "rows were kept behind timed-out ones";
       if (++request.confirmed == scenario_.steps) request.phase = Phase::answered;
     }
     next.steps[0] = next.steps[1];
@@ -263,7 +263,7 @@ class Machine {
         is(Rule::doorbell_before_the_rows) ? write_rows(next, step) : ring(next, step);
         ++next.group;
         next.op = Op::copy;
-        return emit("offer, bell", next, nullptr);
+        return emit("offer, doorbell", next, nullptr);
       case Op::lora:
         lora(next, step);
         next.group = 0;
@@ -283,7 +283,7 @@ class Machine {
     const u8 word = s.ready[slot(r)][s.layer];
     const bool there = is(Rule::any_ready_word_counts) ? word != 0 : word == generation(r);
     const bool broken = s.broken != 0;
-    s.tickets[s.group] = there ? Call::gpu : (broken ? Call::voided : Call::cpu);
+    s.tickets[s.group] = there ? Call::gpu : (broken ? Call::dropped : Call::cpu);
   }
 
   void write_rows(State& s, const Step& step) const {
@@ -310,9 +310,9 @@ class Machine {
 
   void accept(const State& s, State& next, Step& step, const Emit& emit) const {
     const bool broken = s.broken != 0;
-    if (s.tickets[s.group] == Call::voided || broken) {
-      void_group(next, step);
-      return emit("accept, void", next, nullptr);
+    if (s.tickets[s.group] == Call::dropped || broken) {
+      time_out_group(next, step);
+      return emit("accept, timed out", next, nullptr);
     }
     const u8 job = job_of(s, step);
     bool answered = true;
@@ -326,11 +326,11 @@ class Machine {
       return emit("accept, answered", next, nullptr);
     }
     if (is(Rule::accept_waits_for_ever)) return;
-    void_group(next, step);
+    time_out_group(next, step);
     emit("accept, deadline", next, nullptr);
   }
 
-  static void void_group(State& s, Step& step) {
+  static void time_out_group(State& s, Step& step) {
     step.timed_out |= bit(s.group);
     s.broken = 1;
     ++s.group;
@@ -451,7 +451,7 @@ class Machine {
     } else {
       ++self.group;
     }
-    return "wait_for_bell";
+    return "wait_for_doorbell";
   }
 
   static const char* leave(Worker& self) {

@@ -20,7 +20,7 @@ enum class Phase : u8 { absent, active, replay, answered };
 enum class Kind : u8 { none, resident, cold, wait };
 enum class At : u8 { gone, dead, killed, idle, in_job, rung, has_x, wrote_y };
 enum class Op : u8 { wait, copy, ring, lora, accept, add };
-enum class Call : u8 { none, gpu, cpu, voided };  // a ticket
+enum class Call : u8 { none, gpu, cpu, dropped };  // a ticket
 
 struct Request {
   Phase phase;

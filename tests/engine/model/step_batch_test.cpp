@@ -92,7 +92,7 @@ TEST(StepBatch, TellsColdGroupsTheirSegments) {
   batch.add_sequence(two, 0, pages, 4, {SlotId(5), 16});
   batch.add_sequence(two, 0, pages, 4, {SlotId(2), 64});
   batch.add_sequence(two, 0, pages, 4, {SlotId(7), 8});
-  batch.set_cold(kTwoCold, std::vector<HandoffTurn>{{11, 0b01, 0b10, {}, 2}, {}});
+  batch.set_cold(kTwoCold, std::vector<OfferDescriptor>{{11, 0b01, 0b10, {}}, {}});
   const StepInput input = batch.upload(*stream);
   ASSERT_EQ(input.num_groups, 2);
   ASSERT_NE(input.live, nullptr);
@@ -104,9 +104,9 @@ TEST(StepBatch, TellsColdGroupsTheirSegments) {
   EXPECT_EQ(groups[0].workers, 0b110U);
   EXPECT_EQ(groups[1].segment, 0);
   EXPECT_EQ(read(*stream, input.timed_out, 2), (std::vector<std::uint32_t>{0, 0}));
-  const std::vector<HandoffTurn> turns = read(*stream, input.turns, 2);
-  EXPECT_EQ(turns[0].sequence, 11U);
-  EXPECT_EQ(turns[0].xa_groups, 0b10U);
+  const std::vector<OfferDescriptor> descriptors = read(*stream, input.descriptors, 2);
+  EXPECT_EQ(descriptors[0].sequence, 11U);
+  EXPECT_EQ(descriptors[0].xa_groups, 0b10U);
   batch.clear();
   batch.add_sequence(two, 0, pages, 4, {SlotId(5), 16});
   EXPECT_EQ(batch.upload(*stream).num_groups, 0);

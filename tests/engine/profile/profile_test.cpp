@@ -82,17 +82,6 @@ TEST(Profile, CarriesWhatWasLearntWithIt) {
   EXPECT_EQ(read->lessons, lessons);
 }
 
-TEST(Profile, TakesLessonsOfEarlierEnginesAlong) {
-  Profile written = sample_profile();
-  written.lessons.emplace().plans.seen.push_back({{1, 9, 255, 4, 1}, {{{}, {1.5}, {2}}}, 99, 3});
-  std::string json = to_json(written);
-  const std::string_view now = "just_woken";
-  ASSERT_NE(json.find(now), std::string::npos);
-  const auto read = parse_profile(json.replace(json.find(now), now.size(), "drowsy"));
-  ASSERT_TRUE(read.ok()) << read.status().message();
-  EXPECT_EQ(read->lessons, written.lessons);
-}
-
 TEST(Profile, SaysHowFarItsFiguresCanBeTrusted) {
   Profile written = sample_profile();
   EXPECT_TRUE(written.is_certain());  // written by an older program, which did not judge

@@ -31,11 +31,11 @@ class HandoffOrder : public ::testing::Test {
     std::int32_t rows[kRows];
     LoraSegment segment, live;
     ColdGroup group;
-    HandoffTurn turns[kOffers];
+    OfferDescriptor descriptors[kOffers];
     HandoffState handoff;
     LoraMatrix matrix;
     std::uint32_t ready[kNumLoadParts];
-    std::uint32_t tickets[kOffers], voided;
+    std::uint32_t tickets[kOffers], timed_out;
   };
   struct Mail {
     alignas(64) std::uint64_t doorbell;
@@ -77,13 +77,12 @@ class HandoffOrder : public ::testing::Test {
     stream_->copy_to_device(to.data(), from, bytes);
     ASSERT_TRUE(stream_->synchronize().ok());
   }
-  // Prepares the next offers' turns in host_state_, which the caller copies to the device.
-  void make_turns(std::uint64_t first) {
-    for (HandoffTurn& turn : host_state_.turns) {
-      turn.sequence = first++;
-      turn.num_groups = 1;
-      turn.cpu_groups = 1;
-      turn.adapted[0] = 1;
+  // Prepares the next offers' descriptors in host_state_, which the caller copies to the device.
+  void make_descriptors(std::uint64_t first) {
+    for (OfferDescriptor& descriptor : host_state_.descriptors) {
+      descriptor.sequence = first++;
+      descriptor.cpu_groups = 1;
+      descriptor.adapted[0] = 1;
     }
   }
   State* on_device() { return reinterpret_cast<State*>(state_.data()); }
@@ -111,14 +110,14 @@ class HandoffOrder : public ::testing::Test {
 
   OfferArgs offer(int index) {
     OfferArgs args{};
-    args.turn = &on_device()->turns[index];
+    args.descriptor = &on_device()->descriptors[index];
     args.x = {x_on_device_.data(), DType::f32, {kRows, kIn}};
     args.rows = on_device()->rows;
     args.segments = &on_device()->segment;
     args.num_segments = 1;
     args.live = &on_device()->live;
     args.groups = &on_device()->group;
-    args.max_groups = 1;
+    args.num_groups = 1;
     args.ready = on_device()->ready;
     args.slot_stride = kNumLoadParts;
     args.mailboxes[0] = view();
@@ -145,19 +144,19 @@ class HandoffOrder : public ::testing::Test {
   }
   AcceptArgs accept(int index) {
     AcceptArgs args{};
-    args.turn = &on_device()->turns[index];
+    args.descriptor = &on_device()->descriptors[index];
     args.num_modules = 1;
     args.out[0] = out();
     args.dtype = DType::f32;
     args.rows = on_device()->rows;
     args.segments = &on_device()->segment;
     args.groups = &on_device()->group;
-    args.max_groups = 1;
+    args.num_groups = 1;
     args.tickets = &on_device()->tickets[index];
     args.mailboxes[0] = view();
     args.deadline_us = 5'000'000;
     args.state = &on_device()->handoff;
-    args.timed_out = &on_device()->voided;
+    args.timed_out = &on_device()->timed_out;
     args.table = &on_device()->matrix;
     args.slot_stride = 1;
     args.max_count = kRows;
@@ -223,12 +222,12 @@ TEST_F(HandoffOrder, AddsEveryDeltaOnceWhereverTheLoadIs) {
   std::uint64_t sequence = 0;
   int on_gpu = 0;
   int at_every[kOffers + 1] = {};
-  std::uint32_t tickets[kOffers + 1];  // and one for voided
+  std::uint32_t tickets[kOffers + 1];  // and one for timed_out
   for (int load = 1; load <= kLoads && !HasFailure(); ++load) {
     value = static_cast<float>(load % 11 + 1);
     fill(weights(load % 2), value);
     host_state_.group.generation = static_cast<std::uint32_t>(load);
-    make_turns(sequence + 1);
+    make_descriptors(sequence + 1);
     sequence += kOffers;
     stream_->copy_to_device(state_.data(), &host_state_, offsetof(State, ready));
     const std::vector<float> zeros(kRows * kOut, 0.0F);
@@ -280,7 +279,7 @@ TEST_F(HandoffOrder, TakesOverBetweenAnyTwoKernels) {
   std::uint64_t sequence = 0;
   for (int boundary = 0; boundary <= 6; ++boundary) {
     host_state_.group.generation = static_cast<std::uint32_t>(boundary + 1);
-    make_turns(sequence + 1);
+    make_descriptors(sequence + 1);
     copy(state_, &host_state_, offsetof(State, ready));
     const std::vector<float> zeros(kRows * kOut, 0.0F);
     copy(out_, zeros.data(), zeros.size() * 4);
@@ -342,7 +341,7 @@ TEST_F(HandoffOrder, ReadsWhatTheUploadInFrontBrought) {
   for (std::uint64_t sequence = 1; sequence < 40; sequence += 2) {
     host_state_.group.generation = 1;
     host_state_.segment.count = 1;
-    make_turns(sequence);
+    make_descriptors(sequence);
     copy(state_, &host_state_, sizeof(State));
     std::memset(mail_->x, 0xFF, sizeof mail_->x);
     stream_->offer(offer(0));
@@ -350,7 +349,7 @@ TEST_F(HandoffOrder, ReadsWhatTheUploadInFrontBrought) {
     nobody_answers.deadline_us = 3000;
     stream_->accept(nobody_answers);
     host_state_.segment.count = kRows;
-    make_turns(sequence + 1);
+    make_descriptors(sequence + 1);
     std::memcpy(pinned.data(), &host_state_, sizeof(State));
     stream_->upload(state_.data(), pinned.data(), sizeof(State));
     stream_->offer(offer(0));

@@ -36,8 +36,8 @@ constexpr ColdCase kCases[] = {
     {{true, true}, {true, true}, true, true, 0, Ticket::gpu},
     {{true, false}, {true, true}, true, false, 0, Ticket::cpu},
     {{false, true}, {true, true}, true, true, 0, Ticket::cpu_xa},
-    {{false, false}, {false, false}, true, false, 1, Ticket::voided},  // a broken mailbox
-    {{true, true}, {true, false}, false, true, 0, Ticket::voided},
+    {{false, false}, {false, false}, true, false, 1, Ticket::dropped},  // a broken mailbox
+    {{true, true}, {true, false}, false, true, 0, Ticket::dropped},
     {{false, false}, {true, false}, true, true, 0, Ticket::cpu},
 };
 constexpr std::size_t kGroups = std::size(kCases);
@@ -62,7 +62,7 @@ class HandoffOfRanks : public ::testing::Test {
   struct Words {
     LoraSegment segments[kGroups], live[kGroups];
     ColdGroup groups[kMaxGroups];
-    HandoffTurn turn;
+    OfferDescriptor descriptor;
     std::int32_t rows[64];
     std::uint32_t ready[kGroups][kNumLoadParts], tickets[kMaxGroups], timed_out[kMaxGroups];
     LoraMatrix table[kGroups][kModules];
@@ -156,20 +156,20 @@ class HandoffOfRanks : public ::testing::Test {
     }
   }
 
-  // Copies the next turn, with the first `num_groups` groups, and x to the devices.
-  void next_turn(std::size_t num_groups, bool is_part) {
+  // Copies the next job's descriptor, and x, to the devices. The job has the first `num_groups`
+  // groups.
+  void next_job(std::size_t num_groups, bool is_part) {
     num_groups_ = num_groups;
-    HandoffTurn turn;
-    turn.sequence = ++sequence_;
-    turn.num_groups = static_cast<std::int32_t>(num_groups);
+    OfferDescriptor descriptor;
+    descriptor.sequence = ++sequence_;
     for (std::size_t g = 0; g < kGroups; ++g) {
-      if (kCases[g].cpu) turn.cpu_groups |= std::uint64_t{1} << g;
-      if (kCases[g].xa) turn.xa_groups |= std::uint64_t{1} << g;
+      if (kCases[g].cpu) descriptor.cpu_groups |= std::uint64_t{1} << g;
+      if (kCases[g].xa) descriptor.xa_groups |= std::uint64_t{1} << g;
     }
-    for (std::uint64_t& mask : turn.adapted) mask = ~0ULL;
+    for (std::uint64_t& mask : descriptor.adapted) mask = ~0ULL;
     for (std::size_t r = 0; r < kRanks; ++r) {
       Rank& rank = ranks_[r];
-      rank.words.turn = turn;
+      rank.words.descriptor = descriptor;
       const std::int64_t in = is_part ? kIn : kRanks * kIn;
       const std::int64_t first = is_part ? static_cast<std::int64_t>(r) * kIn : 0;
       float* const x = rank.words.x[0];
@@ -184,13 +184,13 @@ class HandoffOfRanks : public ::testing::Test {
   OfferArgs offer(std::size_t r, bool is_part) {
     Words* const words = ranks_[r].there();
     OfferArgs args{};
-    args.turn = &words->turn;
+    args.descriptor = &words->descriptor;
     args.rows = words->rows;
     args.segments = words->segments;
     args.num_segments = kGroups;
     args.live = words->live;
     args.groups = words->groups;
-    args.max_groups = kMaxGroups;
+    args.num_groups = static_cast<std::int32_t>(num_groups_);
     args.max_count = 3;
     args.tickets = words->tickets;
     args.state = reinterpret_cast<HandoffState*>(state_.data());  // shared by all ranks
@@ -314,7 +314,7 @@ class HandoffOfRanks : public ::testing::Test {
     if (is_cold) {
       EXPECT_EQ(got.tickets[g], static_cast<std::uint32_t>(ticket)) << what << " group " << g;
       const bool tells = r == 0 || !is_part;
-      EXPECT_EQ(got.timed_out[g], tells && ticket == Ticket::voided ? 1U : 0U)
+      EXPECT_EQ(got.timed_out[g], tells && ticket == Ticket::dropped ? 1U : 0U)
           << what << " group " << g;
     }
     for (std::int32_t t = 0; t < count_of(g); ++t) {
@@ -331,7 +331,7 @@ class HandoffOfRanks : public ::testing::Test {
   Buffer mail_memory_;
   Buffer state_;
   std::int32_t rows_ = 0;
-  std::size_t num_groups_ = kGroups;  // of the current turn
+  std::size_t num_groups_ = kGroups;  // of the current job
   std::uint64_t sequence_ = 0;
 };
 
@@ -340,7 +340,7 @@ class HandoffOfRanks : public ::testing::Test {
 TEST_F(HandoffOfRanks, GiveTheSameTicketsAndShareOutTheAnswers) {
   for (int round = 0; round < 8; ++round) {
     const bool is_part = round % 2 == 1;
-    next_turn(kGroups, is_part);
+    next_job(kGroups - static_cast<std::size_t>(round) / 2 % 5, is_part);
     std::thread worker([&] { work(is_part); });
     for (std::size_t r = 0; r < kRanks; ++r) enqueue(r, is_part);
     worker.join();
@@ -349,10 +349,10 @@ TEST_F(HandoffOfRanks, GiveTheSameTicketsAndShareOutTheAnswers) {
   }
 }
 
-TEST_F(HandoffOfRanks, ServeAllTurnsByOneRecordingEach) {
+TEST_F(HandoffOfRanks, ServeAllJobsByOneRecordingEach) {
   std::array<std::array<std::unique_ptr<Graph>, 2>, kRanks> recordings;
   for (const bool is_part : {false, true}) {
-    next_turn(kGroups, is_part);  // loads kernels, which happens at their first use
+    next_job(kGroups, is_part);  // loads kernels, which happens at their first use
     std::thread worker([&] { work(is_part); });
     for (std::size_t r = 0; r < kRanks; ++r) enqueue(r, is_part);
     worker.join();
@@ -367,7 +367,7 @@ TEST_F(HandoffOfRanks, ServeAllTurnsByOneRecordingEach) {
   }
   for (int round = 0; round < 16; ++round) {
     const bool is_part = round % 2 == 1;
-    next_turn(kGroups - static_cast<std::size_t>(round) / 2 % 5, is_part);
+    next_job(kGroups, is_part);
     std::thread worker([&] { work(is_part); });
     for (std::size_t r = 0; r < kRanks; ++r) {
       ranks_[r].stream->launch(*recordings[r][is_part ? 1 : 0]);

@@ -28,8 +28,9 @@ void HandoffTest::lay_out(Stage& s) {
   s.d_segments.emplace(array(s.segments));
   s.d_live.emplace(array(s.live));
   s.d_groups.emplace(array(s.groups));
-  s.d_turn.emplace(array(std::vector<HandoffTurn>{s.turn}));
-  s.pinned_turn = std::move(device_->allocate_pinned(sizeof(HandoffTurn), "turn")).value();
+  s.d_descriptor.emplace(array(std::vector<OfferDescriptor>{s.descriptor}));
+  s.pinned_descriptor =
+      std::move(device_->allocate_pinned(sizeof(OfferDescriptor), "descriptor")).value();
   s.d_table.emplace(array(s.telling_table));
   s.d_ready.emplace(array(s.ready));
   s.d_tickets.emplace(array(s.tickets));
@@ -103,8 +104,7 @@ void HandoffTest::describe_groups(Stage& s) {
   const std::size_t modules = scene.outputs.size();
   s.mailed_rows.assign(static_cast<std::size_t>(scene.num_mails), 2);
   s.groups.clear();
-  s.turn = {};
-  s.turn.num_groups = static_cast<std::int32_t>(scene.groups.size());
+  s.descriptor = {};
   s.ready.assign((scene.groups.size() + 1) * kReadyStride, kGeneration);  // other layers'
   s.telling_table = s.weights.device_table;
   for (std::size_t g = 0; g < scene.groups.size(); ++g) {
@@ -116,10 +116,10 @@ void HandoffTest::describe_groups(Stage& s) {
                         kGeneration, group.workers});
     row += group.count;
     const std::uint64_t bit = std::uint64_t{1} << g;
-    if (group.cpu) s.turn.cpu_groups |= bit;
-    if (group.xa) s.turn.xa_groups |= bit;
+    if (group.cpu) s.descriptor.cpu_groups |= bit;
+    if (group.xa) s.descriptor.xa_groups |= bit;
     for (std::size_t m = 0; m < modules; ++m) {
-      if (group.ranks[m] > 0) s.turn.adapted[m] |= bit;
+      if (group.ranks[m] > 0) s.descriptor.adapted[m] |= bit;
     }
     // Missing parts hold an earlier generation's value, or a later one's.
     std::uint32_t* ready = s.ready.data() + g * kReadyStride + kReadyOffset;
@@ -133,30 +133,30 @@ void HandoffTest::describe_groups(Stage& s) {
     }
   }
   if (!scene.is_bounded()) return;
-  const auto most = static_cast<std::size_t>(scene.max_groups);
+  const auto most = static_cast<std::size_t>(scene.room_for_groups);
   ASSERT_GE(most, scene.groups.size());
   s.groups.resize(most, {1 << 20, 77, 1 << 20, kGeneration, ~0ULL});
   s.segments.resize(most + 1, {0, 0, 0});
   s.ready.resize((most + 1) * kReadyStride, kGeneration);
   s.telling_table.resize((most + 1) * modules, {~0ULL, ~0ULL, 1 << 20, -1});
   const std::uint64_t beyond = scene.groups.size() < 64 ? ~0ULL << scene.groups.size() : 0;
-  s.turn.cpu_groups |= beyond;
-  s.turn.xa_groups |= beyond;
-  for (std::uint64_t& mask : s.turn.adapted) mask |= beyond;
+  s.descriptor.cpu_groups |= beyond;
+  s.descriptor.xa_groups |= beyond;
+  for (std::uint64_t& mask : s.descriptor.adapted) mask |= beyond;
 }
 
 void HandoffTest::fill_args(Stage& s) {
   const TestScene& scene = s.scene;
   const auto modules = static_cast<std::int32_t>(scene.outputs.size());
   OfferArgs& offer = s.offer;
-  offer.turn = s.d_turn->on_device();
+  offer.descriptor = s.d_descriptor->on_device();
   offer.x = s.x->on_device();
   offer.rows = s.d_rows->on_device();
   offer.segments = s.d_segments->on_device();
   offer.num_segments = static_cast<std::int32_t>(s.segments.size());
   offer.live = s.d_live->on_device();
   offer.groups = s.d_groups->on_device();
-  offer.max_groups = static_cast<std::int32_t>(s.groups.size());
+  offer.num_groups = static_cast<std::int32_t>(scene.groups.size());
   offer.max_count = std::max(1, scene.max_count);
   for (const TestGroup& group : scene.groups) {
     offer.max_count = std::max(offer.max_count, group.count);
@@ -176,7 +176,7 @@ void HandoffTest::fill_args(Stage& s) {
   accept.table = s.d_table->on_device();
   accept.slot_stride = modules;
   accept.pages = s.weights.device_pages;
-  accept.any_xa = scene.is_bounded() || s.turn.xa_groups != 0;
+  accept.any_xa = scene.is_bounded() || s.descriptor.xa_groups != 0;
   LoraArgs& lora = s.lora;
   lora.x = offer.x;
   lora.table = accept.table;
@@ -216,7 +216,7 @@ void HandoffTest::work(Stage& s) {
       const Ticket ticket = ticket_of(doorbell);
       if (ticket == Ticket::cpu || ticket == Ticket::cpu_xa) compute(s, g, ticket);
     }
-    ASSERT_LT(TestClock::now(), end) << left << " bells have not rung";
+    ASSERT_LT(TestClock::now(), end) << left << " doorbells have not rung";
     std::this_thread::yield();
   }
 }
@@ -290,12 +290,12 @@ void HandoffTest::write_v(const Stage& s, std::size_t g, const TensorView& x, fl
   }
 }
 
-void HandoffTest::next_turn(Stage& s) {
+void HandoffTest::next_job(Stage& s) {
   last_sequence_ += static_cast<std::uint64_t>(pick(1, 5)) << pick(0, 20);
   s.sequence = last_sequence_;
-  s.turn.sequence = s.sequence;
-  std::memcpy(s.pinned_turn.data(), &s.turn, sizeof s.turn);
-  stream_->upload(s.d_turn->on_device(), s.pinned_turn.data(), sizeof s.turn);
+  s.descriptor.sequence = s.sequence;
+  std::memcpy(s.pinned_descriptor.data(), &s.descriptor, sizeof s.descriptor);
+  stream_->upload(s.d_descriptor->on_device(), s.pinned_descriptor.data(), sizeof s.descriptor);
 }
 
 void HandoffTest::enqueue(const Stage& s) {
@@ -305,7 +305,7 @@ void HandoffTest::enqueue(const Stage& s) {
 }
 
 void HandoffTest::run(Stage& s, Graph& recording) {
-  next_turn(s);
+  next_job(s);
   std::thread workers([&s] { work(s); });
   stream_->launch(recording);
   const Status status = stream_->synchronize();
@@ -314,7 +314,7 @@ void HandoffTest::run(Stage& s, Graph& recording) {
 }
 
 void HandoffTest::run(Stage& s, bool apart) {
-  next_turn(s);
+  next_job(s);
   std::thread workers([&s] { work(s); });
   stream_->offer(s.offer);
   stream_->lora(s.lora);
@@ -330,7 +330,7 @@ void HandoffTest::run(Stage& s, bool apart) {
 
 void HandoffTest::judge(Stage& s, const std::string& what) {
   OfferArgs offer = s.offer;
-  offer.turn = &s.turn;
+  offer.descriptor = &s.descriptor;
   offer.x = s.x->host();
   offer.rows = s.rows.data();
   offer.segments = s.segments.data();
@@ -352,7 +352,7 @@ void HandoffTest::judge(Stage& s, const std::string& what) {
   reference::lora(lora);
 
   AcceptArgs accept = s.accept;
-  accept.turn = offer.turn;
+  accept.descriptor = offer.descriptor;
   accept.rows = offer.rows;
   accept.segments = offer.segments;
   accept.groups = offer.groups;
@@ -398,7 +398,7 @@ void HandoffTest::judge_mail(Stage& s, std::size_t g, const std::string& what) {
   ASSERT_EQ(s.seen[g].size(),
             static_cast<std::size_t>(s.scene.groups[g].count * s.scene.in * size));
   EXPECT_EQ(std::memcmp(s.seen[g].data(), want, s.seen[g].size()), 0)
-      << what << " group " << g << ": other rows of x than the twin's when its bell rang";
+      << what << " group " << g << ": other rows of x than the twin's when its doorbell rang";
 }
 
 void HandoffTest::check(TestScene scene, bool apart, const std::string& what) {

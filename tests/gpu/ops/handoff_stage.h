@@ -52,14 +52,14 @@ struct TestScene {
   std::int32_t other_rows = 2;       // of no adapter
   std::int32_t shift = 0;            // > 0: weights lie in chunks
   std::vector<std::int32_t> broken;  // before the offer
-  // Bounds in the arguments, if larger than the actual numbers. The device's arrays then hold
+  // If larger than the number of groups, the device's arrays have room for so many, and hold
   // garbage beyond the groups, which must not be used.
-  std::int32_t max_groups = 0;
-  std::int32_t max_count = 0;
+  std::int32_t room_for_groups = 0;
+  std::int32_t max_count = 0;  // bounds in the arguments, if larger than the actual numbers
   std::int32_t max_rank = 0;
   std::int32_t num_mails = 1;
 
-  bool is_bounded() const { return max_groups > 0; }
+  bool is_bounded() const { return room_for_groups > 0; }
 };
 
 // One mailbox's areas, in memory that both sides see; y and v are full of NaN.
@@ -139,7 +139,7 @@ class HandoffTest : public LoraTest {
     std::vector<std::int32_t> rows;
     std::vector<LoraSegment> segments;
     std::vector<ColdGroup> groups;
-    HandoffTurn turn;
+    OfferDescriptor descriptor;
     std::int32_t widest = 1;                // the widest v of all groups
     std::vector<std::int32_t> mailed_rows;  // rows in each mailbox
     std::vector<TestMail> mails;
@@ -152,8 +152,8 @@ class HandoffTest : public LoraTest {
     std::optional<TestArray<std::int32_t>> d_rows;
     std::optional<TestArray<LoraSegment>> d_segments, d_live;
     std::optional<TestArray<ColdGroup>> d_groups;
-    std::optional<TestArray<HandoffTurn>> d_turn;
-    Buffer pinned_turn;
+    std::optional<TestArray<OfferDescriptor>> d_descriptor;
+    Buffer pinned_descriptor;
     std::optional<TestArray<LoraMatrix>> d_table;
     std::optional<TestArray<std::uint32_t>> d_ready, d_tickets, d_timed_out;
     std::optional<TestArray<HandoffState>> d_state;
@@ -186,10 +186,10 @@ class HandoffTest : public LoraTest {
   static void compute(Stage& s, std::size_t g, Ticket ticket);
   static void write_y(const Stage& s, std::size_t g, const TensorView& x, std::byte* y);
   static void write_v(const Stage& s, std::size_t g, const TensorView& x, float* v);
-  // Copies the next job's turn to the device. Its sequence is above that of every earlier job on
-  // the stream, including those of other stages: if a sequence came again, words about the first
+  // Copies the next job's descriptor to the device. Its sequence is above that of every earlier job
+  // on the stream, including those of other stages: if a sequence came again, words about the first
   // one would still be valid (gpu/cuda/handoff/answers.cuh).
-  void next_turn(Stage& s);
+  void next_job(Stage& s);
   void enqueue(const Stage& s);
   // Runs the step's projection on the device. `apart`: the accept is enqueued when the workers have
   // given all their answers, so that even a deadline of zero is long enough.

@@ -42,9 +42,9 @@ TEST_F(Handoff, DecidesTicketsFromMasksReadyWordsAndBrokenMailboxes) {
   // The ticket that must follow from (cpu, xa, A is there, B is there), and a broken mailbox.
   const auto want = [](bool cpu, bool xa, bool a, bool b, bool broken) {
     if ((!cpu && !xa) || (a && b)) return Ticket::gpu;
-    if (broken) return Ticket::voided;
+    if (broken) return Ticket::dropped;
     if (xa && b) return Ticket::cpu_xa;
-    return cpu ? Ticket::cpu : Ticket::voided;
+    return cpu ? Ticket::cpu : Ticket::dropped;
   };
   Stage stage;
   std::vector<std::uint32_t> tickets;
@@ -164,7 +164,7 @@ TEST_F(Handoff, GivesUpAtTheDeadlineAndOnlyThen) {
   judge(stage, "deadline");
 }
 
-// After a deadline has broken a mailbox, later offers to it are voided without a wait until the
+// After a deadline has broken a mailbox, later offers to it are dropped without a wait until the
 // word is zeroed. The other mailbox continues.
 TEST_F(Handoff, OffersNothingToABrokenMailboxUntilItIsMended) {
   Stage stage;
@@ -179,13 +179,13 @@ TEST_F(Handoff, OffersNothingToABrokenMailboxUntilItIsMended) {
   for (int job = 0; job < 3; ++job) {
     run(stage, false);
     EXPECT_EQ(stage.d_tickets->download(*stream_),
-              (std::vector<std::uint32_t>{static_cast<std::uint32_t>(Ticket::voided),
+              (std::vector<std::uint32_t>{static_cast<std::uint32_t>(Ticket::dropped),
                                           static_cast<std::uint32_t>(Ticket::cpu)}));
     judge(stage, "a job after it");
   }
   // A ticket given before the mailbox broke is not waited for either.
   const auto cpu = static_cast<std::uint32_t>(Ticket::cpu);
-  next_turn(stage);
+  next_job(stage);
   std::thread workers([&] { work(stage); });
   stream_->offer(stage.offer);
   stream_->copy_to_device(stage.d_tickets->on_device(), &cpu, sizeof cpu);
@@ -264,40 +264,41 @@ TEST_F(Handoff, EqualsItsTwinOnRandomScenes) {
   }
 }
 
-// Launches use the bounds; data beyond the step's groups may be neither used nor written.
-TEST_F(Handoff, TouchesNothingBeyondATurnsGroups) {
+// Data beyond the step's groups may be neither used nor written.
+TEST_F(Handoff, TouchesNothingBeyondTheStepsGroups) {
   for (const bool xa : {false, true}) {
-    for (const std::int32_t max_groups : {8, kMaxColdGroups}) {
-      for (const std::size_t num_groups : {3, 1, 0}) {
+    for (const std::int32_t room : {8, kMaxColdGroups}) {
+      for (const std::size_t num_groups : {3, 1}) {
         TestScene scene;
         scene.in = 51;
         scene.outputs = {33, 8};
         scene.groups = {{5, {3, 16}, 0, 0x30}, {66, {8, 0}, 1}, {1, {1, 20}}};
         scene.groups.resize(num_groups);
         for (TestGroup& group : scene.groups) group.xa = group.b_ready = xa;
-        scene.max_groups = max_groups;
+        scene.room_for_groups = room;
         scene.max_count = 300;
         scene.max_rank = 40;
-        check(scene, false, fmt::format("{} of {} groups, xa {}", num_groups, max_groups, xa));
+        check(scene, false, fmt::format("{} of {} groups, xa {}", num_groups, room, xa));
       }
     }
   }
 }
 
-TEST_F(Handoff, ServesAllTurnsByOneRecording) {
+TEST_F(Handoff, ServesAllJobsOfAsManyGroupsByOneRecording) {
   for (const DType dtype : kDtypes) {
+    const std::int64_t num_groups = pick(1, 6);
     const auto any_scene = [&] {
       TestScene scene;
       scene.dtype = dtype;
       scene.out_dtype = dtype == DType::bf16 ? DType::f32 : dtype;
       scene.outputs = {24, 33};
-      scene.max_groups = 6;
+      scene.room_for_groups = 6;
       scene.max_count = 40;
       scene.max_rank = 24;
       scene.num_mails = 3;
       scene.warm_rows = static_cast<std::int32_t>(pick(0, 9));
       scene.other_rows = 120 - scene.warm_rows;
-      for (std::int64_t g = pick(0, 6); g > 0; --g) {
+      for (std::int64_t g = num_groups; g > 0; --g) {
         scene.groups.push_back(any_group(scene.outputs.size(), scene.num_mails));
         scene.groups.back().count = static_cast<std::int32_t>(pick(1, 18));
         scene.other_rows -= scene.groups.back().count;
@@ -339,7 +340,7 @@ TEST_F(Handoff, FindsTheWeightsThatTheReadyWordsTellOf) {
   stage.scene.outputs = {48};
   stage.scene.warm_rows = 0;
   stage.scene.groups = {{4, {16}}};
-  // Until the words are set the ticket is voided, and the rows stay unchanged.
+  // Until the words are set the ticket is `dropped`, and the rows stay unchanged.
   stage.scene.groups[0].cpu = false;
   stage.scene.groups[0].xa = true;
   lay_out(stage);
@@ -369,15 +370,15 @@ TEST_F(Handoff, FindsTheWeightsThatTheReadyWordsTellOf) {
     EXPECT_TRUE(load->synchronize().ok());
     std::deque<TestTensor> outs;
     std::deque<TestArray<std::uint32_t>> tickets;
-    std::vector<HandoffTurn> turns;
+    std::vector<OfferDescriptor> descriptors;
     for (int i = 0; i < 6; ++i) {
       outs.emplace_back(*device_, DType::f32, std::initializer_list<std::int64_t>{6, 48})
           .upload(*stream_);
       tickets.push_back(array(std::vector<std::uint32_t>{0}));
-      turns.push_back(stage.turn);
-      turns.back().sequence = ++last_sequence_;
+      descriptors.push_back(stage.descriptor);
+      descriptors.back().sequence = ++last_sequence_;
     }
-    const TestArray<HandoffTurn> d_turns = array(turns);
+    const TestArray<OfferDescriptor> d_descriptors = array(descriptors);
     for (std::size_t i = 0; i < outs.size(); ++i) {
       if (i == static_cast<std::size_t>(round) % 5) {
         load->copy_to_device(a.on_device().data, a.host().data, bytes);
@@ -389,7 +390,7 @@ TEST_F(Handoff, FindsTheWeightsThatTheReadyWordsTellOf) {
           load->set_flag(words, kGeneration, 1);
         }
       }
-      stage.offer.turn = d_turns.on_device() + i;
+      stage.offer.descriptor = d_descriptors.on_device() + i;
       stage.offer.tickets = tickets[i].on_device();
       place(stage.scene, outs[i].on_device(), stage.lora.out);
       stream_->offer(stage.offer);

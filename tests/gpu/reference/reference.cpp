@@ -316,14 +316,14 @@ void lora(const LoraArgs& args) {
 }
 
 void offer(const OfferArgs& args) {
-  const HandoffTurn& turn = *args.turn;
+  const OfferDescriptor& descriptor = *args.descriptor;
   for (std::int32_t s = 0; s < args.num_segments; ++s) args.live[s] = args.segments[s];
-  for (std::int32_t g = 0; g < turn.num_groups; ++g) {
+  for (std::int32_t g = 0; g < args.num_groups; ++g) {
     const ColdGroup& group = args.groups[g];
     const LoraSegment& segment = args.segments[group.segment];
     const MailboxView& mailbox = args.mailboxes[group.mailbox];
-    const bool cpu = (turn.cpu_groups >> g & 1) != 0;
-    const bool xa = (turn.xa_groups >> g & 1) != 0;
+    const bool cpu = (descriptor.cpu_groups >> g & 1) != 0;
+    const bool xa = (descriptor.xa_groups >> g & 1) != 0;
     Ticket ticket = Ticket::gpu;
     if (cpu || xa) {
       const std::uint32_t* ready = args.ready + segment.slot * args.slot_stride;
@@ -332,11 +332,11 @@ void offer(const OfferArgs& args) {
       if (a && b) {
         ticket = Ticket::gpu;
       } else if (args.state->broken[group.mailbox] != 0) {
-        ticket = Ticket::voided;
+        ticket = Ticket::dropped;
       } else if (xa && b) {
         ticket = Ticket::cpu_xa;
       } else {
-        ticket = cpu ? Ticket::cpu : Ticket::voided;
+        ticket = cpu ? Ticket::cpu : Ticket::dropped;
       }
     }
     args.tickets[g] = static_cast<std::uint32_t>(ticket);
@@ -352,24 +352,25 @@ void offer(const OfferArgs& args) {
         }
       }
     }
-    mailbox.doorbells[g * mailbox.doorbell_stride] = doorbell_of(turn.sequence, ticket);
+    mailbox.doorbells[g * mailbox.doorbell_stride] = doorbell_of(descriptor.sequence, ticket);
   }
 }
 
 void accept(const AcceptArgs& args) {
-  const HandoffTurn& turn = *args.turn;
+  const OfferDescriptor& descriptor = *args.descriptor;
   const HandoffState before = *args.state;
-  for (std::int32_t g = 0; g < turn.num_groups; ++g) {
+  for (std::int32_t g = 0; g < args.num_groups; ++g) {
     const ColdGroup& group = args.groups[g];
     const LoraSegment& segment = args.segments[group.segment];
     const MailboxView& mailbox = args.mailboxes[group.mailbox];
     const auto ticket = static_cast<Ticket>(args.tickets[g]);
-    if (ticket == Ticket::voided) args.timed_out[g] = 1;
+    if (ticket == Ticket::dropped) args.timed_out[g] = 1;
     if (ticket != Ticket::cpu && ticket != Ticket::cpu_xa) continue;
     bool answered = before.broken[group.mailbox] == 0;
     for (int w = 0; w < 64; ++w) {  // worker slots
       if ((group.workers >> w & 1) == 0) continue;
-      answered = answered && mailbox.done[w * mailbox.worker_slot_stride + g] == turn.sequence;
+      answered =
+          answered && mailbox.done[w * mailbox.worker_slot_stride + g] == descriptor.sequence;
     }
     if (!answered) {
       args.timed_out[g] = 1;
@@ -387,7 +388,7 @@ void accept(const AcceptArgs& args) {
     std::int64_t rank_column = 0;
     for (std::int32_t m = 0; m < args.num_modules; ++m) {
       const TensorView& out = args.out[m];
-      const bool adapted = (turn.adapted[m] >> g & 1) != 0;
+      const bool adapted = (descriptor.adapted[m] >> g & 1) != 0;
       const std::int32_t rank = ticket == Ticket::cpu_xa ? matrices[m].rank : 0;
       std::vector<float> b;
       if (rank > 0) {

@@ -226,7 +226,7 @@ void FaultInjector::write_garbage() {
       break;
     case 7: {
       const std::uint32_t pid = garbage_pid(mailbox);
-      note(fmt::format("pid of seat {} = {}", at, pid));
+      note(fmt::format("pid of worker slot {} = {}", at, pid));
       worker_slot.pid = pid;
       return;
     }
@@ -253,7 +253,7 @@ void FaultInjector::write_garbage() {
       worker_slot.shared_ns = random_();
       worker_slot.shared_parts = random_();
   }
-  note(fmt::format("{} of seat {} = {:#x}", word, at, value));
+  note(fmt::format("{} of worker slot {} = {:#x}", word, at, value));
 }
 
 }  // namespace tandem

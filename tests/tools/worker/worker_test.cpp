@@ -63,7 +63,7 @@ class WorkerCommand : public testing::Test {
             mailbox_->outbox_region().name(),
             "--arena",
             arena_.name(),
-            "--seat",
+            "--worker-slot",
             std::to_string(worker_slot),
             "--cpu",
             "-1",
@@ -191,8 +191,8 @@ TEST_F(WorkerCommand, SaysWhyItCannotWork) {
     return done.error;
   };
   worker_slot(1).pid.store(4711);
-  EXPECT_THAT(refusal(command(1), 1), HasSubstr("seat 1 is taken by process 4711"));
-  EXPECT_THAT(refusal(command(7), 2), HasSubstr("seat 7 of a mailbox with 2 seats"));
+  EXPECT_THAT(refusal(command(1), 1), HasSubstr("worker slot 1 is taken by process 4711"));
+  EXPECT_THAT(refusal(command(7), 2), HasSubstr("worker slot 7 of a mailbox with 2 worker slots"));
   mailbox_->inbox().version.store(0);
   EXPECT_THAT(refusal(command(0), 1), HasSubstr("not ready"));
 

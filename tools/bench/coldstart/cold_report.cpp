@@ -81,10 +81,10 @@ class Reporter {
     table.title =
         fmt::format("Poisson, {:g} a second, each with a new rank-{} qkv adapter; {}; milliseconds",
                     options_.rate, options_.rank, link_name(link));
-    table.head = {"mode",     "TTFT mean",  "TTFT p50",     "TTFT p99",    "TPOT mean",
-                  "TPOT p50", "TPOT p99",   "latency mean", "latency p50", "latency p99",
-                  "requests", "cold",       "workers",      "CPU layers",  "GPU layers",
-                  "voids",    "cold steps", "planned",      "actual",      "gap %"};
+    table.head = {"mode",      "TTFT mean",  "TTFT p50",     "TTFT p99",    "TPOT mean",
+                  "TPOT p50",  "TPOT p99",   "latency mean", "latency p50", "latency p99",
+                  "requests",  "cold",       "workers",      "CPU layers",  "GPU layers",
+                  "timed out", "cold steps", "planned",      "actual",      "gap %"};
     std::array<std::vector<PlotSeries>, 3> cdfs;
     std::vector<PlotSeries> over_time;
     bool ran = false;

@@ -96,13 +96,13 @@ class Echo {
   // differ.
   void write_answer(std::uint64_t sequence) {
     const auto width = static_cast<std::size_t>(bench_.width);
-    const std::size_t turn = sequence * 7 % width;
+    const std::size_t descriptor = sequence * 7 % width;
     const auto* x = reinterpret_cast<const std::uint16_t*>(mailbox_.x_of(0));
     auto* y = reinterpret_cast<std::uint16_t*>(mailbox_.y_of(0));
     for (std::int32_t r = 0; r < rows_; ++r) {
       for (int m = 0; m < kModules; ++m) {
-        std::copy(x + turn, x + width, y);
-        std::copy(x, x + turn, y + (width - turn));
+        std::copy(x + descriptor, x + width, y);
+        std::copy(x, x + descriptor, y + (width - descriptor));
         y += width;
       }
       x += width;
@@ -148,8 +148,10 @@ class HandoffTimer {
     TANDEM_ASSIGN(out_, device_.allocate(elements * 2 * kModules, "outputs"));
     TANDEM_ASSIGN(host_, device_.allocate_pinned(elements * 2 * (kModules + 1), "x and outputs"));
     TANDEM_ASSIGN(state_, device_.allocate(sizeof(DeviceState), "the handoff's state"));
-    TANDEM_ASSIGN(turns_, device_.allocate(kMostTrips * sizeof(HandoffTurn), "turns"));
-    TANDEM_ASSIGN(host_turns_, device_.allocate_pinned(kMostTrips * sizeof(HandoffTurn), "turns"));
+    TANDEM_ASSIGN(descriptors_,
+                  device_.allocate(kMostTrips * sizeof(OfferDescriptor), "descriptors"));
+    TANDEM_ASSIGN(host_descriptors_,
+                  device_.allocate_pinned(kMostTrips * sizeof(OfferDescriptor), "descriptors"));
     TANDEM_ASSIGN(load_from_, device_.allocate_pinned(kLoadBytes, "an adapter"));
     TANDEM_ASSIGN(load_to_, device_.allocate(kLoadBytes, "an adapter"));
     random_fill(1, 0, elements * (kModules + 1), 0, 1, kType, host_.data());
@@ -245,7 +247,7 @@ class HandoffTimer {
     ColdGroup group;
     HandoffState state;
     std::uint32_t ready[kNumLoadParts];
-    std::uint32_t ticket, voided;
+    std::uint32_t ticket, timed_out;
     LoraMatrix table[kModules];
   };
 
@@ -277,7 +279,7 @@ class HandoffTimer {
     offer_.num_segments = 1;
     offer_.live = &on_device->live;
     offer_.groups = &on_device->group;
-    offer_.max_groups = 1;
+    offer_.num_groups = 1;
     offer_.ready = on_device->ready;
     offer_.slot_stride = kNumLoadParts;
     offer_.mailboxes[0] = view;
@@ -294,51 +296,52 @@ class HandoffTimer {
     accept_.rows = on_device->rows;
     accept_.segments = &on_device->segment;
     accept_.groups = &on_device->group;
-    accept_.max_groups = 1;
+    accept_.num_groups = 1;
     accept_.tickets = &on_device->ticket;
     accept_.mailboxes[0] = view;
     accept_.deadline_us = kDeadlineUs;
     accept_.state = &on_device->state;
-    accept_.timed_out = &on_device->voided;
+    accept_.timed_out = &on_device->timed_out;
     accept_.table = on_device->table;
     accept_.slot_stride = kModules;
     accept_.max_count = rows;
     return {};
   }
 
-  // Copies a HandoffTurn for each of the next `count` trips to the device, because all trips are
-  // enqueued before the first ends.
-  void make_turns(int count) {
-    auto* turns = reinterpret_cast<HandoffTurn*>(host_turns_.data());
+  // Copies an OfferDescriptor for each of the next `count` trips to the device, because all trips
+  // are enqueued before the first ends.
+  void make_descriptors(int count) {
+    auto* descriptors = reinterpret_cast<OfferDescriptor*>(host_descriptors_.data());
     for (int i = 0; i < count; ++i) {
-      turns[i] = {};
-      turns[i].sequence = sequence_ + 1 + static_cast<std::uint64_t>(i);
-      turns[i].num_groups = 1;
-      turns[i].cpu_groups = 1;
-      std::fill_n(turns[i].adapted, kModules, 1);
+      descriptors[i] = {};
+      descriptors[i].sequence = sequence_ + 1 + static_cast<std::uint64_t>(i);
+      descriptors[i].cpu_groups = 1;
+      std::fill_n(descriptors[i].adapted, kModules, 1);
     }
-    stream_->upload(turns_.data(), turns, static_cast<std::size_t>(count) * sizeof(HandoffTurn));
+    stream_->upload(descriptors_.data(), descriptors,
+                    static_cast<std::size_t>(count) * sizeof(OfferDescriptor));
   }
 
   // Makes `count` round trips, one after another.
   Status trips(std::int32_t rows, int count, bool answers, std::vector<TimePoint>* rung) {
     Echo echo(*mailbox_, bench_, rows, answers, sequence_ + 1, count);
-    make_turns(count);
+    make_descriptors(count);
     sequence_ += static_cast<std::uint64_t>(count);
     for (int i = 0; i < count; ++i) {
-      offer_.turn = accept_.turn = reinterpret_cast<const HandoffTurn*>(turns_.data()) + i;
+      offer_.descriptor = accept_.descriptor =
+          reinterpret_cast<const OfferDescriptor*>(descriptors_.data()) + i;
       stream_->offer(offer_);
       stream_->accept(accept_);
     }
     echo.all_enqueued();
     const bool all = echo.all_rung(count);
     TANDEM_TRY(stream_->synchronize());
-    if (!all) return error(StatusCode::internal, "a bell did not ring within 10 s");
+    if (!all) return error(StatusCode::internal, "a doorbell did not ring within 10 s");
     if (rung != nullptr) *rung = echo.join();
-    std::uint32_t voided = 0;
-    stream_->copy_to_host(&voided, accept_.timed_out, sizeof voided);
+    std::uint32_t timed_out = 0;
+    stream_->copy_to_host(&timed_out, accept_.timed_out, sizeof timed_out);
     TANDEM_TRY(stream_->synchronize());
-    if (voided != 0) return error(StatusCode::internal, "an answer came after the deadline");
+    if (timed_out != 0) return error(StatusCode::internal, "an answer came after the deadline");
     return {};
   }
 
@@ -366,7 +369,7 @@ class HandoffTimer {
   const HandoffBench& bench_;
   std::unique_ptr<Mailbox> mailbox_;
   std::vector<Buffer> pinned_;
-  Buffer x_, out_, host_, state_, turns_, host_turns_, load_from_, load_to_;
+  Buffer x_, out_, host_, state_, descriptors_, host_descriptors_, load_from_, load_to_;
   std::unique_ptr<Stream> stream_, load_stream_;  // last, to be destroyed before what they use
   OfferArgs offer_{};
   AcceptArgs accept_{};

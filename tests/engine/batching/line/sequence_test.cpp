@@ -120,8 +120,8 @@ TEST_F(SequenceTest, DropsWhatIsInFlightWhenItIsReplayed) {
   EXPECT_THAT(sequence->tokens(), ElementsAre(1, 2, 3, 4));
   EXPECT_FALSE(sequence->is_paused());
   EXPECT_EQ(sequence->ending().at, -1);
-  EXPECT_TRUE(sequence->has_voided(0));
-  EXPECT_FALSE(sequence->has_voided(1));
+  EXPECT_TRUE(sequence->is_stale(0));
+  EXPECT_FALSE(sequence->is_stale(1));
   EXPECT_TRUE(sequence->is_in_flight()) << "the step itself goes on";
 }
 

@@ -64,13 +64,14 @@ TEST(Admission, SaysWhetherWorkersWhoSleepMayBeOfUseYet) {
     const AdmissionPlan made = plan_admission(costs, request, plan);
     EXPECT_EQ(made.hands_over, hands_over);
     EXPECT_EQ(made.may_hand_over, may_hand_over);
+    EXPECT_EQ(made.steps.empty(), !hands_over) << "who waits for sleepers chooses when it begins";
   };
   says(true, false, plan_as_predicted);
   request.workers_awake_in = 20e-3;  // the link has brought everything by then
   says(false, true, plan_as_predicted);
   says(false, false, [](const CostModel& model, const PlanRequest& step) {
-    PlannedStep planned = plan_as_predicted(model, step);
-    planned.is_worth_waking = false;
+    StepChoice planned = plan_as_predicted(model, step);
+    planned.is_worth_planning = false;
     return planned;
   });
 }
@@ -118,7 +119,7 @@ TEST(Admission, GoesByWhatIsExpectedOfEachStep) {
   const PlanRequest request = burst(8, 25, qkv_7b(64));
   const auto with_all_at_once = [&](double over_predicted) {
     return plan_admission(costs, request, [&](const CostModel& model, const PlanRequest& step) {
-      PlannedStep planned = plan_as_predicted(model, step);
+      StepChoice planned = plan_as_predicted(model, step);
       if (step.adapters.size() == 8) planned.ends *= over_predicted;
       return planned;
     });
@@ -138,7 +139,7 @@ TEST(Admission, WantsAGainForMoreSteps) {
   const auto turns = [&](double second_ends) {
     const AdmissionPlan plan =
         plan_admission(costs, request, [&](const CostModel& model, const PlanRequest& step) {
-          PlannedStep planned = plan_as_predicted(model, step);
+          StepChoice planned = plan_as_predicted(model, step);
           planned.ends = step.adapters.size() == 2 ? 10e-3
                          : step.starts_in > 0      ? second_ends
                                                    : 7e-3;
@@ -174,6 +175,11 @@ TEST(Admission, IsNeverWorseThanAllAtOnceNorOutOfOrder) {
     for (const ColdAdapter& adapter : request.adapters) request.rows += adapter.rows;
     const AdmissionPlan plan = plan_admission(costs, request);
     expect_whole(request, plan);
+    ASSERT_EQ(plan.steps.size(), static_cast<std::size_t>(plan.turns.back()) + 1);
+    for (std::size_t i = static_cast<std::size_t>(under_way); i < plan.turns.size(); ++i) {
+      const auto& cold = plan.steps[static_cast<std::size_t>(plan.turns[i])].adapters;
+      EXPECT_EQ(std::ranges::count(cold, static_cast<std::int32_t>(i)), 1) << "adapter " << i;
+    }
     EXPECT_LE(mean_end(plan), plan_handoff(costs, request).layer_ends.back() * (1 + 1e-9));
   }
 }

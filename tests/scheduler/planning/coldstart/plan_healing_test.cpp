@@ -103,7 +103,7 @@ class LearningEngine {
     const Step step = run(machine(kind), request, choice.plan, held_up);
     if (hands_over(choice.plan)) learn(step, costs_.layer_time(request.rows));
     memory_.observe(PlanSituation::of(costs_, request),
-                    hands_over(choice.plan) ? choice.way : PlanWay::wait,
+                    hands_over(choice.plan) ? choice.chosen.way : PlanWay::wait,
                     step_seconds(request, choice.plan), step.seconds);
     costs_.factors = learner_.factors();
     return step.seconds;
@@ -150,9 +150,9 @@ double best_of(const Kind& kind) {
   return best;
 }
 
-// A way that lost is tried once in a hundred steps or less often, so this takes hundreds of steps.
+// By early tries: at the rate of the regular ones, half of the kinds of steps would still be slow.
 TEST(PlanHealing, FindsBackToWorkersThatWereHeldUp) {
-  constexpr int kQuiet = 400, kLast = 50;
+  constexpr int kQuiet = 100, kLast = 20;
   for (const auto& [before, held] : {std::pair{0, 2}, {10, 3}}) {
     for (const double held_up : {3.0, 6.0}) {
       int stuck = 0;
@@ -168,7 +168,7 @@ TEST(PlanHealing, FindsBackToWorkersThatWereHeldUp) {
         }
         if (bad > kLast / 2) ++stuck;
       }
-      EXPECT_LE(stuck, static_cast<int>(kinds().size()) / 8)
+      EXPECT_LE(stuck, static_cast<int>(kinds().size()) / 12)
           << held << " steps took " << held_up << " times as long";
     }
   }

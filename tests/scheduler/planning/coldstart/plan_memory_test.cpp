@@ -113,10 +113,10 @@ TEST(PlanMemory, TriesTheOtherWayOnceInAHundredSteps) {
   PlanMemory memory;
   for (int i = 0; i < 3; ++i) memory.observe(kHere, Way::plan, kPlan, 12e-3);
   int tried = 0;
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = -100; i < 1000; ++i) {  // in the first hundred also early
     const Way way = memory.choose(kHere, seconds(kPlan, kWait));
     EXPECT_EQ(memory.choose(kHere, seconds(kPlan, kWait)), way) << "asked again, the same";
-    tried += way == Way::plan ? 1 : 0;
+    tried += i >= 0 && way == Way::plan ? 1 : 0;
     memory.observe(kHere, way, way == Way::wait ? kWait : kPlan, way == Way::wait ? kWait : 12e-3);
   }
   EXPECT_EQ(tried, 10);
@@ -144,10 +144,10 @@ TEST(PlanMemory, TriesWhatIsMuchWorseTheMoreSeldom) {
       memory.observe(kHere, Way::plan, kPlan, bad);
     }
     double took = 0, lost = 0;
-    for (int i = 0; i < 4000; ++i) {
+    for (int i = -100; i < 4000; ++i) {  // in the first hundred also early
       const Way way = memory.choose(kHere, seconds(kPlan, kWait));
-      if (way == Way::plan) lost += bad - kWait;
-      took += way == Way::wait ? kWait : bad;
+      if (i >= 0 && way == Way::plan) lost += bad - kWait;
+      if (i >= 0) took += way == Way::wait ? kWait : bad;
       memory.observe(kHere, way, way == Way::wait ? kWait : kPlan, way == Way::wait ? kWait : bad);
     }
     EXPECT_GT(lost, 0) << times_as_long;
@@ -160,12 +160,25 @@ TEST(PlanMemory, FindsAWayAgainThatWasMuchWorseForAWhile) {
   PlanMemory memory;
   for (int i = 0; i < 5; ++i) memory.observe(kHere, Way::plan, kPlan, 3 * kWait);
   int steps = 0;
-  for (int handed = 0; steps < 10000 && handed < 20; ++steps) {
+  for (int handed = 0; steps < 1000 && handed < 20; ++steps) {
     const Way way = memory.choose(kHere, seconds(kPlan, kWait));
     handed += way == Way::plan ? 1 : 0;
     memory.observe(kHere, way, way == Way::wait ? kWait : kPlan, way == Way::wait ? kWait : kPlan);
   }
-  EXPECT_LT(steps, 1500);
+  EXPECT_LT(steps, 100);
+}
+
+TEST(PlanMemory, TriesAWayThatHasBecomeSlowThreeTimesEarly) {
+  const double bad = 5 * kWait;  // so much that regular tries are 800 steps apart
+  PlanMemory memory;
+  for (int i = 0; i < 5; ++i) memory.observe(kHere, Way::plan, kPlan, bad);
+  std::vector<int> tried;
+  for (int i = 0; i < 500; ++i) {
+    const Way way = memory.choose(kHere, seconds(kPlan, kWait));
+    if (way == Way::plan) tried.push_back(i);
+    memory.observe(kHere, way, way == Way::wait ? kWait : kPlan, way == Way::wait ? kWait : bad);
+  }
+  EXPECT_EQ(tried, (std::vector<int>{8, 8 + 1 + 16, 25 + 1 + 32}));
 }
 
 TEST(PlanMemory, BelievesAfterARestartWhatItBelievedBefore) {
