@@ -100,8 +100,8 @@ Status Attention::run(const AttentionArgs& args, cudaStream_t stream) {
   if (args.q.rows() == 0 || args.num_sequences == 0) return {};
   const bool bounded = args.window != 0 || args.softcap != 0;
   TANDEM_CHECK(!bounded || planned_.hopper_tiles == 0, "a plan without windows and softcaps");
-  const bool tiled =
-      planned_.fits && keys_aligned(args) && rows_aligned(args.q, 4) && rows_aligned(args.out, 4);
+  const bool tiled = planned_.fits && args.sinks.rank == 0 && keys_aligned(args) &&
+                     rows_aligned(args.q, 4) && rows_aligned(args.out, 4);
   const bool prefill = planned_.prefill_tiles > 0 || planned_.hopper_tiles > 0;
   if (!tiled || (prefill && (!rows_aligned(args.q, 16) || !rows_aligned(args.out, 16) ||
                              !args.out.is_dense()))) {
