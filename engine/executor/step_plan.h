@@ -33,6 +33,7 @@ struct StepPlan {
     Range pages;          // in `pages`: the block table up to the last token, or beyond it
     Range samples;        // in `samples`; empty until the last piece of a prompt
     AdapterSlot adapter;  // no slot: the base model
+    std::int64_t rotary_length = 0;  // as in StepBatch::add_sequence
   };
 
   // A token to be drawn, or to be scored if how.forced_token is set.

@@ -19,6 +19,7 @@ constexpr std::uint64_t kMaxConfigBytes = 4 << 20;
 constexpr std::array kFamilies = {
     Family{"llama", "LlamaForCausalLM", "Llama", "", read_llama},
     Family{"mistral", "MistralForCausalLM", "Mistral", "", read_mistral},
+    Family{"ministral3", "Ministral3ForCausalLM", "Ministral 3", "", read_ministral3},
     Family{"qwen2", "Qwen2ForCausalLM", "Qwen2", "", read_qwen2},
     Family{"qwen3", "Qwen3ForCausalLM", "Qwen3", "", read_qwen3},
     Family{"gemma2", "Gemma2ForCausalLM", "Gemma 2", "", read_gemma2},
@@ -32,6 +33,7 @@ constexpr std::array kFamilies = {
     Family{"granite", "GraniteForCausalLM", "Granite", "", read_granite},
     Family{"glm", "GlmForCausalLM", "GLM", "", read_glm},
     Family{"glm4", "Glm4ForCausalLM", "GLM-4", "", read_glm4},
+    Family{"cohere2", "Cohere2ForCausalLM", "Cohere 2", "", read_cohere2},
 };
 
 std::string titles() {

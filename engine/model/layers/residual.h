@@ -18,7 +18,11 @@ struct BlockInput {
   bool wanted = true;  // false: no block follows
 };
 BlockInput input_of_attention(const Layer& layer);
+// Of a parallel feed-forward part, which reads what attention has read: none.
 BlockInput input_of_mlp(const Layer& layer);
+
+// Writes the input to step.work.x, from a residual that is complete.
+void make_input(LayerStep& step, const BlockInput& input);
 
 // The output of the projection that ends a block: `part`, memory for this shard's part of the sum,
 // or, on a device that holds the whole model, the residual itself or, if the sum has a norm,

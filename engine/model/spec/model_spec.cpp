@@ -1,5 +1,7 @@
 #include "engine/model/spec/model_spec.h"
 
+#include <algorithm>
+
 namespace tandem {
 namespace {
 
@@ -18,9 +20,12 @@ Status check_layer(const ModelSpec& spec, const LayerSpec& layer) {
   };
   const LayerSpec& first = spec.layers.front();
   TANDEM_TRY(refuse(!(in_the_shape_of(first, layer) == first), "layers of different shapes"));
-  TANDEM_TRY(refuse(attention.sinks, "attention sinks"));
-  return refuse(layer.residual_multiplier != 1 && layer.norms != NormPlace::before,
-                "multipliers of the residual beside norms behind a block");
+  const bool before = layer.norms == NormPlace::before;
+  TANDEM_TRY(refuse(layer.residual_multiplier != 1 && !before,
+                    "multipliers of the residual beside norms behind a block"));
+  TANDEM_TRY(refuse(layer.parallel && !before, "parallel blocks with norms behind them"));
+  return refuse(spec.norm_centred && (!before || attention.qk_norm != QkNorm::none),
+                "layer norms behind a block, or of queries and keys");
 }
 
 Status check_rotary(const RotarySpec& rotary, std::int64_t head_dim) {
@@ -54,6 +59,17 @@ Status check_computable(const ModelSpec& spec) {
   for (const RotarySpec& rotary : spec.rotary) {
     TANDEM_TRY(check_rotary(rotary, spec.attention().head_dim));
   }
+  if (std::ranges::count_if(
+          spec.rotary, [](const RotarySpec& rotary) { return rotary.original_length() > 0; }) > 1) {
+    return invalid("Tandem does not compute two rotary embeddings that depend on lengths yet");
+  }
+  return {};
+}
+
+RotaryLengths ModelSpec::rotary_lengths() const {
+  for (const RotarySpec& each : rotary) {
+    if (each.original_length() > 0) return {each.original_length(), each.longrope.has_value()};
+  }
   return {};
 }
 
@@ -62,6 +78,11 @@ ModelSpec decoder_of(const DecoderShape& shape) {
   spec.hidden_size = shape.hidden_size;
   spec.vocab_size = shape.vocab_size;
   spec.max_position_embeddings = shape.max_position_embeddings;
+  if (const auto& dynamic = shape.rotary.dynamic) {  // `original` is the context before scaling
+    spec.max_position_embeddings = std::max(
+        spec.max_position_embeddings,
+        static_cast<std::int64_t>(static_cast<double>(dynamic->original) * dynamic->factor));
+  }
   spec.rms_norm_eps = shape.rms_norm_eps;
   spec.tie_word_embeddings = shape.tie_word_embeddings;
   spec.rotary = {shape.rotary};

@@ -63,7 +63,7 @@ Result<StepBatch> StepBatch::create(Device& device, const StepLimits& limits) {
   StepBatch batch;
   batch.limits_ = limits;
   const std::size_t bytes =
-      4 * room<std::int32_t>(limits.max_rows) + room<AttentionSequence>(limits.max_sequences) +
+      5 * room<std::int32_t>(limits.max_rows) + room<AttentionSequence>(limits.max_sequences) +
       2 * (room<LoraSegment>(limits.max_sequences) + room<std::int32_t>(limits.max_samples)) +
       room<ColdGroup>(kMaxColdGroups) + room<std::uint32_t>(kMaxColdGroups) +
       room<HandoffTurn>(limits.max_turns) + room<SampleRow>(limits.max_samples) +
@@ -80,8 +80,8 @@ Result<StepBatch> StepBatch::create(Device& device, const StepLimits& limits) {
 }
 
 void StepBatch::clear() {
-  for (auto* list : {&ids_, &positions_, &slots_, &page_ids_, &lora_rows_, &sample_rows_, &history_,
-                     &sampled_lora_rows_}) {
+  for (auto* list : {&ids_, &positions_, &lengths_, &slots_, &page_ids_, &lora_rows_, &sample_rows_,
+                     &history_, &sampled_lora_rows_}) {
     list->clear();
   }
   sequences_.clear();
@@ -101,7 +101,7 @@ void StepBatch::clear() {
 
 std::int32_t StepBatch::add_sequence(std::span<const std::int32_t> tokens, std::int64_t start,
                                      std::span<const PageId> pages, std::int32_t page_tokens,
-                                     AdapterSlot adapter) {
+                                     AdapterSlot adapter, std::int64_t rotary_length) {
   const std::int32_t first = num_rows();
   const auto count = static_cast<std::int32_t>(tokens.size());
   const std::int64_t end = start + count;
@@ -112,6 +112,7 @@ std::int32_t StepBatch::add_sequence(std::span<const std::int32_t> tokens, std::
   for (std::int64_t position = start; position < end; ++position) {
     const PageId page = pages[static_cast<std::size_t>(position / page_tokens)];
     positions_.push_back(static_cast<std::int32_t>(position));
+    lengths_.push_back(static_cast<std::int32_t>(std::max(position + 1, rotary_length)));
     slots_.push_back(page.value() * page_tokens +
                      static_cast<std::int32_t>(position % page_tokens));
   }
@@ -262,6 +263,7 @@ StepInput StepBatch::pack(std::byte* pinned, Used& used) const {
   input.num_rows = num_rows();
   input.ids = packer.put(ids_, limits_.max_rows);
   input.positions = packer.put(positions_, limits_.max_rows);
+  input.lengths = packer.put(lengths_, limits_.max_rows);
   input.slots = packer.put(slots_, limits_.max_rows);
   input.sequences = packer.put(sequences_, limits_.max_sequences);
   input.host_sequences = sequences_.data();
@@ -313,6 +315,7 @@ void StepBatch::fill_up() {
   const auto rows = static_cast<std::size_t>(bounds_.rows);
   ids_.resize(rows, 0);
   positions_.resize(rows, 0);
+  lengths_.resize(rows, 0);
   slots_.resize(rows, -1);
   sample_rows_.resize(rows, 0);
   sequences_.resize(rows, {0, 0, 0, 0, 0});

@@ -56,6 +56,7 @@ struct StepInput {
   std::int32_t num_rows = 0;
   const std::int32_t* ids = nullptr;
   const std::int32_t* positions = nullptr;
+  const std::int32_t* lengths = nullptr;  // of its sequence, by which each row rotates
   const std::int32_t* slots = nullptr;
   std::int32_t num_sequences = 0;
   const AttentionSequence* sequences = nullptr;
@@ -100,10 +101,11 @@ class StepBatch {
   void clear();
 
   // Adds `tokens` at positions start, start + 1, ... of a sequence with these `pages` (they cover
-  // all positions up to the last token). Returns the index of the first row.
+  // all positions up to the last token). They rotate by the sequence's length up to each of them,
+  // but at least by `rotary_length` (RotaryLengths). Returns the index of the first row.
   std::int32_t add_sequence(std::span<const std::int32_t> tokens, std::int64_t start,
                             std::span<const PageId> pages, std::int32_t page_tokens,
-                            AdapterSlot adapter);
+                            AdapterSlot adapter, std::int64_t rotary_length = 0);
 
   // Requests logits of `row`, sampled according to `how` (whose indices into history and biases are
   // filled in here). `history`: the prompt, then the output; empty without penalties.
@@ -175,8 +177,8 @@ class StepBatch {
   };
 
   StepLimits limits_;
-  std::vector<std::int32_t> ids_, positions_, slots_, page_ids_, lora_rows_, sample_rows_, history_,
-      sampled_lora_rows_;
+  std::vector<std::int32_t> ids_, positions_, lengths_, slots_, page_ids_, lora_rows_, sample_rows_,
+      history_, sampled_lora_rows_;
   std::vector<AttentionSequence> sequences_;
   std::vector<FilledPage> filled_;
   std::int32_t page_tokens_ = 0;

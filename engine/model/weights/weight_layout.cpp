@@ -46,6 +46,11 @@ class Layout {
     pieces_.push_back({std::move(name), {size}, 0, 0, whole, adds_one ? 1.0F : 0.0F});
     return whole;
   }
+  TensorView floats(const Part& part) {
+    const TensorView values(cutter_.take(DType::f32, part.rows), DType::f32, {part.rows});
+    pieces_.push_back({part.name, {part.all}, part.first, 0, values});
+    return values;
+  }
   TensorView bias(const std::vector<Part>& parts) {
     std::int64_t size = 0;
     for (const Part& part : parts) size += part.rows;
@@ -91,6 +96,11 @@ class LayerLayout {
   }
   TensorView biases(const Projections& projections) {
     return layout_.bias(shares(projections, ".bias"));
+  }
+  // This rank's part of a vector with an element for each head. Its name has no suffix.
+  TensorView of_heads(std::string_view name, std::int64_t heads) {
+    return layout_.floats(
+        {prefix_ + std::string(name), heads, shard_.rank * heads, shard_.size * heads});
   }
   // This rank's columns of a projection whose results the ranks add up. `in`: the rank's.
   TensorView rows(std::string_view name, std::int64_t out, std::int64_t in) {
@@ -146,10 +156,11 @@ LayerWeights lay_out_layer(Layout& layout, const ModelSpec& spec, const LayerSpe
     w.q_norm = layer.norm(names.q_norm, by_head ? attention.head_dim : q);
     w.k_norm = layer.norm(names.k_norm, by_head ? attention.head_dim : kv);
   }
+  if (attention.sinks) w.sinks = layer.of_heads(names.sinks, attention.heads);
   w.o = layer.rows(names.o, hidden, q);
   if (attention.o_bias && shard.rank == 0) w.o_bias = layer.whole_bias(names.o, hidden);
   if (norms_sums) w.attention_out_norm = layer.norm(names.attention_out_norm, hidden);
-  if (norms_inputs) w.mlp_norm = layer.norm(names.mlp_norm, hidden);
+  if (norms_inputs && !shape.parallel) w.mlp_norm = layer.norm(names.mlp_norm, hidden);
   const LayerLayout::Projections gate_up = {{names.gate, shape.mlp.size},
                                             {names.up, shape.mlp.size}};
   w.gate_up = layer.columns(gate_up, hidden);

@@ -23,6 +23,7 @@ struct LayerWeights {
   TensorView qkv_bias;        // [q + 2 kv]
   TensorView q_norm;          // [d], or [q] if the norm is over all heads
   TensorView k_norm;          // [d], or [kv]
+  TensorView sinks;           // [heads] f32
   Weight o;                   // [H, q]
   TensorView o_bias;          // [H]; in shards only on rank 0, as the ranks' results are added up
   TensorView attention_out_norm;  // [H]
