@@ -52,7 +52,7 @@ void check_args(const RmsNormArgs& args) {
   same_shape(args.x, args.out);
   is_floating(args.x);
   is_floating(args.out);
-  is_norm_weight(args.weight, args.x);
+  if (args.weight.rank != 0) is_norm_weight(args.weight, args.x);
   TANDEM_CHECK(!args.centred || args.x.dtype == DType::f32, "{} centred", to_string(args.x));
 }
 
@@ -63,6 +63,8 @@ void check_args(const AddNormArgs& args) {
     same_shape(args.sum, args.residual);
     TANDEM_CHECK(args.sum.dtype == DType::f32, "{}", to_string(args.sum));
   }
+  TANDEM_CHECK(args.scale == 1 || args.sum.rank != 0, "{} scaled by {} without a sum",
+               to_string(args.residual), args.scale);
   if (args.sum_weight.rank != 0) is_norm_weight(args.sum_weight, args.residual);
   if (args.weight.rank != 0) is_norm_weight(args.weight, args.residual);
   if (args.out.rank != 0) {

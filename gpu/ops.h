@@ -43,7 +43,7 @@ struct EmbedArgs {
 // have the sum stored without rounding.
 struct RmsNormArgs {
   TensorView x;       // f32 or compute dtype, rows strided as they come
-  TensorView weight;  // [last], f32
+  TensorView weight;  // [last], f32; rank 0: 1
   float eps;
   TensorView out;        // as x, f32 or compute dtype
   bool centred = false;  // x[r] - mean(x[r]) in place of x[r], which is f32 then (LayerNorm)
@@ -51,6 +51,7 @@ struct RmsNormArgs {
 
 // The end of a block whose sum has a norm of its own, or whose input has none (Gemma, OLMo 2):
 //   residual += sum / sqrt(mean(sum^2) + eps) * sum_weight, or += sum without a sum_weight;
+//   residual *= scale (Gemma 4);
 //   out = residual / sqrt(mean(residual^2) + eps) * weight, or = residual without a weight.
 struct AddNormArgs {
   TensorView sum;         // [T, H], f32; rank 0: nothing is added
@@ -58,7 +59,8 @@ struct AddNormArgs {
   TensorView residual;    // [T, H], f32
   TensorView weight;      // [H], f32; rank 0: no norm of the residual
   float eps;
-  TensorView out;  // [T, H], f32 or compute dtype; rank 0: only the residual is wanted
+  TensorView out;   // [T, H], f32 or compute dtype; rank 0: only the residual is wanted
+  float scale = 1;  // other than 1 only with a sum
 };
 
 // y = x w^T (+ bias), or y += x w^T (+ bias) when `accumulate`.

@@ -23,7 +23,7 @@ constexpr std::int64_t kNarrow = 512;
 struct NormParams {
   const void* x;
   std::int64_t x_stride[2];  // row, head
-  const float* weight;
+  const float* weight;       // null: 1
   void* out;
   std::int64_t out_stride[2];
   std::int64_t rows;  // all heads included
@@ -60,7 +60,7 @@ __global__ void rms_norm_block(NormParams p) {
 #pragma unroll
   for (int item = 0; item < kItems; ++item) {
     const int i = (item * blockDim.x + threadIdx.x) * V;
-    if (i < p.width) load_row<V>(p.weight + i, weight[item]);
+    if (i < p.width && p.weight != nullptr) load_row<V>(p.weight + i, weight[item]);
   }
   wait_for_previous_kernels();
 
@@ -94,7 +94,8 @@ __global__ void rms_norm_block(NormParams p) {
     const int i = (item * blockDim.x + threadIdx.x) * V;
     if (i >= p.width) continue;
 #pragma unroll
-    for (int j = 0; j < V; ++j) x[item][j] *= factor * weight[item][j];
+    for (int j = 0; j < V; ++j)
+      x[item][j] *= p.weight == nullptr ? factor : factor * weight[item][j];
     store_row<V>(static_cast<Y*>(p.out) + row * p.out_stride[0] + i, x[item]);
   }
 }
@@ -144,9 +145,11 @@ __global__ void rms_norm_lanes(NormParams p, int lanes) {
     float values[V];
     float weight[V];
     load_row<V>(x + i, values);
-    load_row<V>(p.weight + i, weight);
+    if (p.weight != nullptr) load_row<V>(p.weight + i, weight);
 #pragma unroll
-    for (int j = 0; j < V; ++j) values[j] = (values[j] - mean) * (factor * weight[j]);
+    for (int j = 0; j < V; ++j) {
+      values[j] = (values[j] - mean) * (p.weight == nullptr ? factor : factor * weight[j]);
+    }
     store_row<V>(out + i, values);
   }
 }
@@ -191,8 +194,8 @@ Status launch_rms_norm(const RmsNormArgs& args, cudaStream_t stream) {
                      heads,
                      static_cast<std::int32_t>(args.x.cols()),
                      args.eps};
-  const bool wide = rows_aligned(args.x) && rows_aligned(args.weight) && rows_aligned(args.out) &&
-                    p.width % kRowVector == 0;
+  const bool wide = rows_aligned(args.x) && (args.weight.rank == 0 || rows_aligned(args.weight)) &&
+                    rows_aligned(args.out) && p.width % kRowVector == 0;
   return dispatch_dtype(args.x.dtype, [&](auto x_type) {
     using X = typename decltype(x_type)::type;
     if constexpr (std::is_same_v<X, float>) {

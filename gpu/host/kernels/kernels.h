@@ -66,7 +66,7 @@ void store_row(const StoreRow& row);
 struct NormRow {
   DType x_dtype;
   const void* x;
-  const float* weight;
+  const float* weight;  // null: 1
   std::int64_t n;
   float eps;
   DType out_dtype;

@@ -102,7 +102,9 @@ void norm_row_simd(const NormRow& row) {
       auto* out = static_cast<Element<decltype(out_type)>*>(row.out);
       for_each_vector(d, n, [&](std::size_t lanes, std::size_t i) {
         const VecF v = hn::Mul(hn::Sub(load_some(d, x + i, lanes), means), factor);
-        store_some(d, hn::Mul(v, load_some(d, row.weight + i, lanes)), out + i, lanes);
+        const VecF weight =
+            row.weight == nullptr ? hn::Set(d, 1.0F) : load_some(d, row.weight + i, lanes);
+        store_some(d, hn::Mul(v, weight), out + i, lanes);
       });
     });
   });
@@ -226,7 +228,7 @@ void store_row(const StoreRow& row) {
 }
 void norm_row(const NormRow& row) {
   note_read_row(row.x, row.n, size_of(row.x_dtype));
-  note_read_row(row.weight, row.n, sizeof(float));
+  if (row.weight != nullptr) note_read_row(row.weight, row.n, sizeof(float));
   note_write_row(row.out, row.n, size_of(row.out_dtype));
   HWY_DYNAMIC_DISPATCH(norm_row_simd)(row);
 }

@@ -70,6 +70,7 @@ void add_norm(OpContext& context, const AddNormArgs& args) {
                      if (args.sum.rank != 0) {
                        add_row({reinterpret_cast<const float*>(args.sum.row_bytes(t)),
                                 weight_of(args.sum_weight), width, args.eps, residual});
+                       if (args.scale != 1) scale_row(residual, width, args.scale);
                      }
                      if (args.out.rank == 0) continue;
                      if (args.weight.rank == 0) {

@@ -98,6 +98,20 @@ TEST_F(Elementwise, RmsNormTakesTheMeanOffIfItIsCentred) {
   }
 }
 
+TEST_F(Elementwise, RmsNormNeedsNoWeightAndMayReadOtherHeads) {
+  for (const std::int64_t d : {50, 64, 512}) {
+    for (const DType dtype : kDtypes) {
+      const TestTensor x = tensor(dtype, {9, 6 * d});
+      const auto heads = [&](const TensorView& all, std::int64_t first) {
+        return all.slice_cols(first * d, 3 * d).split_cols(3);
+      };
+      reference::rms_norm({heads(x.host(), 0), {}, 1e-6F, heads(x.host(), 3)});
+      stream_->rms_norm({heads(x.on_device(), 0), {}, 1e-6F, heads(x.on_device(), 3)});
+      expect_same(x, fmt::format("d {}", d));
+    }
+  }
+}
+
 TEST_F(Elementwise, RmsNormWorksInPlace) {
   const TestTensor x = tensor(DType::bf16, {9, 3 * 50});
   const TestTensor weight = tensor(DType::f32, {50});
@@ -129,6 +143,7 @@ TEST_F(Elementwise, AddNormAddsASumOrItsNormAndNormsTheResidualOrCopiesIt) {
       if (norms) result.weight = view(weight);
       result.eps = 1e-5F;
       if (wants_out) result.out = view(out);
+      if (adds && round % 4 == 0) result.scale = 0.7F;
       return result;
     };
     reference::add_norm(args([](const TestTensor& tensor) { return tensor.host(); }));

@@ -111,7 +111,8 @@ void rms_norm(const RmsNormArgs& args) {
       const float factor = 1.0F / std::sqrt(squares / static_cast<float>(n) + args.eps);
       for (std::int64_t i = 0; i < n; ++i) {
         const float x = at(args.x, t, i_of(i), i) - mean;
-        put(args.out, x * factor * at(args.weight, i), t, i_of(i), i);
+        const float weight = args.weight.rank == 0 ? 1.0F : at(args.weight, i);
+        put(args.out, x * factor * weight, t, i_of(i), i);
       }
     }
   }
@@ -130,7 +131,8 @@ void add_norm(const AddNormArgs& args) {
       const float factor = norms ? factor_of(args.sum, t) : 1.0F;
       for (std::int64_t i = 0; i < args.residual.cols(); ++i) {
         const float weight = norms ? at(args.sum_weight, i) : 1.0F;
-        put(args.residual, at(args.residual, t, i) + at(args.sum, t, i) * factor * weight, t, i);
+        const float sum = at(args.residual, t, i) + at(args.sum, t, i) * factor * weight;
+        put(args.residual, args.scale * sum, t, i);
       }
     }
     if (args.out.rank == 0) continue;
