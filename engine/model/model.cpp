@@ -72,8 +72,9 @@ Status Model::make_workspace(const ModelSpec& whole, Device& device) {
 }
 
 Status Model::make_rotary_tables(Device& device) {
-  const std::int64_t head_dim = part_.spec.attention().head_dim;
-  for (const RotarySpec& rotary : part_.spec.rotary) {
+  for (std::size_t i = 0; i < part_.spec.rotary.size(); ++i) {
+    const RotarySpec& rotary = part_.spec.rotary[i];
+    const std::int64_t head_dim = part_.spec.rotary_head_dim(i);
     const bool by_length = rotary.original_length() > 0;
     const std::vector<float> table =
         by_length ? make_rotary_choices(rotary, head_dim, limits_.max_positions)
@@ -194,9 +195,11 @@ void Model::drop_rows(LayerStep& step, const Layer& layer) const {
   const std::int32_t rows = input.num_logits;
   const TensorView sampled = work_.sampled.slice_rows(0, rows);
   // q has been read, so its memory has room for the gathered attention.
-  const TensorView attention(step.work.qkv.data, part_.dtype, {rows, part_.spec.q_size()});
+  const TensorView attention(step.work.qkv.data, part_.dtype,
+                             {rows, layer.spec.attention.q_size()});
   step.stream.gather_rows({step.work.residual, input.sample_rows, sampled});
-  step.stream.gather_rows({step.work.attention, input.sample_rows, attention});
+  step.stream.gather_rows(
+      {step.work.attention.slice_cols(0, attention.cols()), input.sample_rows, attention});
   input.lora_rows = input.sampled_lora_rows;
   input.num_lora_rows = input.num_sampled_lora_rows;
   input.segments = input.sampled_segments;
@@ -219,8 +222,11 @@ Status Model::tune(Stream& stream) {
     std::vector<GemmArgs> like;
     for (std::int64_t index = 0; index < part_.spec.num_layers(); ++index) {
       const LayerWeights& w = weights_.layer(index);
+      const TensorView& data = (w.*weight).data;
+      if (data.rows() != first.rows() || data.cols() != first.cols()) continue;
       like.push_back({first.slice_rows(0, rows), w.*weight,
-                      bias == nullptr ? TensorView() : w.*bias, y.slice_rows(0, rows), accumulate});
+                      bias == nullptr ? TensorView() : w.*bias,
+                      y.slice_rows(0, rows).slice_cols(0, data.rows()), accumulate});
     }
     return stream.tune_gemm(like);
   };

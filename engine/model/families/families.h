@@ -24,6 +24,7 @@ struct Family {
 ModelSpec read_cohere2(CheckpointConfig& config);
 ModelSpec read_gemma2(CheckpointConfig& config);
 ModelSpec read_gemma3(CheckpointConfig& config);
+ModelSpec read_gemma4(CheckpointConfig& config);
 ModelSpec read_glm(CheckpointConfig& config);
 ModelSpec read_glm4(CheckpointConfig& config);
 ModelSpec read_granite(CheckpointConfig& config);

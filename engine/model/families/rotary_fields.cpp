@@ -155,6 +155,12 @@ Status read_object(const Json& object, const RotaryFields& defaults,
     read_llama3(fields, rotary);
   } else if (type == "yarn") {
     read_yarn(fields, defaults.max_positions, rotary);
+  } else if (type == "proportional" && defaults.proportional) {
+    rotary.linear_factor = fields.maybe_number("factor", 0, kMaxFactor).value_or(1);
+    const double part = partial.value_or(1) * static_cast<double>(defaults.head_dim) / 2;
+    rotary.turning = static_cast<std::int64_t>(part);
+    partial = 1;  // all pairs of a head rotate, most of them by nothing
+    if (rotary.turning < 1) return invalid("'partial_rotary_factor' leaves no pair that turns");
   } else if (type == "dynamic") {
     read_dynamic(fields, defaults.max_positions, rotary);
   } else if (type == "longrope" || type == "su") {  // the name before transformers 4.42

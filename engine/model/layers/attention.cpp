@@ -17,7 +17,13 @@ void append_keys(LayerStep& step, const Layer& layer, const RotaryTable& rotary)
   const TensorView q_heads = q.split_cols(spec.heads);
   const TensorView k_heads = k.split_cols(spec.kv_heads);
 
-  run(step, {layer.index, Site::qkv, step.work.x, w.qkv, w.qkv_bias, qkv, false, {q, k, v}});
+  const TensorView product = qkv.slice_cols(0, w.qkv.rows());
+  run(step, {layer.index, Site::qkv, step.work.x, w.qkv, w.qkv_bias, product, false, {q, k, v}});
+  if (spec.v_norm) {
+    const TensorView v_heads = v.split_cols(spec.kv_heads);
+    step.stream.rms_norm(
+        {spec.keys_as_values ? k_heads : v_heads, {}, step.part.norm_eps(), v_heads});
+  }
   if (spec.qk_norm != QkNorm::none) {
     const bool by_head = spec.qk_norm == QkNorm::head;
     const TensorView& normed_q = by_head ? q_heads : q;

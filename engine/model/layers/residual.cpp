@@ -39,7 +39,7 @@ SumTarget sum_target(const LayerStep& step, const TensorView& part, const Tensor
 }
 
 void end_block(LayerStep& step, const TensorView& part, const TensorView& sum_norm,
-               const BlockInput& next) {
+               const BlockInput& next, float scale) {
   const bool is_whole = step.part.is_whole();
   if (sum_norm.rank == 0) {
     if (is_whole) return make_input(step, next);
@@ -49,7 +49,7 @@ void end_block(LayerStep& step, const TensorView& part, const TensorView& sum_no
     step.stream.all_reduce({step.part.communicator, part, step.work.sum, false, {}, 0, {}});
   }
   step.stream.add_norm({step.work.sum, sum_norm, step.work.residual, next.norm,
-                        step.part.norm_eps(), next.wanted ? step.work.x : TensorView()});
+                        step.part.norm_eps(), next.wanted ? step.work.x : TensorView(), scale});
 }
 
 void begin_blocks(LayerStep& step, const TensorView& part, const BlockInput& first) {

@@ -34,9 +34,10 @@ struct SumTarget {
 SumTarget sum_target(const LayerStep& step, const TensorView& part, const TensorView& sum_norm);
 
 // Ends a block whose projection has written `part` or what sum_target() gave. `sum_norm`, [H]: the
-// weight of the sum's norm; rank 0: it has none.
+// weight of the sum's norm; rank 0: it has none. `scale`: multiplies the residual at the end; 1 if
+// the sum has no norm.
 void end_block(LayerStep& step, const TensorView& part, const TensorView& sum_norm,
-               const BlockInput& next);
+               const BlockInput& next, float scale = 1);
 
 // Begins the model: the residual holds the embedding, or, of several ranks, `part` this rank's
 // part.

@@ -57,9 +57,10 @@ Workspace lay_out_workspace(const ModelSpec& shape, Shard shard, DType dtype,
   const bool norms_sums = std::ranges::any_of(
       shape.layers, [](const LayerSpec& layer) { return layer.norms != NormPlace::before; });
   if (norms_sums) work.sum = cutter.take(DType::f32, rows, shape.hidden_size);
-  for (const RotarySpec& rotary : shape.rotary) {
+  for (std::size_t i = 0; i < shape.rotary.size(); ++i) {
+    const RotarySpec& rotary = shape.rotary[i];
     if (rotary.original_length() == 0) continue;
-    const std::int64_t pairs = rotary.pairs(shape.attention().head_dim);
+    const std::int64_t pairs = rotary.pairs(shape.rotary_head_dim(i));
     work.angles = {cutter.take(DType::f32, rows * 2 * pairs), DType::f32, {rows, 2, pairs}};
   }
   work.sampled = cutter.take(DType::f32, limits.max_samples, shape.hidden_size);

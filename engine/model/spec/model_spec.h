@@ -58,6 +58,7 @@ struct RotarySpec {
   double theta = 10000;
   std::int64_t rotated = 0;     // elements of a head, from the first on; 0: all
   bool interleaved = false;     // pairs are neighbours, not elements half of `rotated` apart
+  std::int64_t turning = 0;     // pairs that turn; the others have a frequency of 0; 0: all turn
   double attention_factor = 1;  // multiplies cosines and sines
   double linear_factor = 1;     // divides positions (rope_type "linear")
   std::optional<Llama3Scaling> llama3;
@@ -123,6 +124,8 @@ struct AttentionSpec {
   bool sinks = false;         // a learnt logit beside each head's scores
   QueryScale query_scale;     // the same in all layers
   QkNorm qk_norm = QkNorm::none;
+  bool v_norm = false;          // each head's values are normed, without a weight
+  bool keys_as_values = false;  // values are keys before norm and rotation, and then normed
   bool qkv_bias = false;
   bool o_bias = false;
 
@@ -149,6 +152,7 @@ struct LayerSpec {
   bool parallel = false;  // the feed-forward part reads the same normed input as attention
   // Multiplies the sum that a block adds to the residual; the same in all layers.
   double residual_multiplier = 1;
+  bool output_scale = false;  // a number of the checkpoint multiplies the residual behind the layer
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
 };
 
@@ -171,6 +175,7 @@ struct TensorNames {
   std::string_view attention_out_norm = "post_attention_layernorm";
   std::string_view mlp_norm = "post_attention_layernorm";
   std::string_view mlp_out_norm = "post_feedforward_layernorm";
+  std::string_view output_scale = "layer_scalar";  // [1]
   std::string_view gate = "mlp.gate_proj", up = "mlp.up_proj", down = "mlp.down_proj";
 };
 
@@ -198,13 +203,15 @@ struct ModelSpec {
   const LayerSpec& layer(std::int64_t index) const {
     return layers[static_cast<std::size_t>(index)];
   }
-  // Those of the first layer, which must exist. check_computable() makes sure that all layers have
-  // the same sizes.
+  // Those of the first layer, which must exist. Feed-forward parts have the same size in all
+  // layers, heads need not.
   const AttentionSpec& attention() const { return layers.front().attention; }
   const MlpSpec& mlp() const { return layers.front().mlp; }
   std::int64_t q_size() const { return attention().q_size(); }
   std::int64_t kv_size() const { return attention().kv_size(); }
   RotaryLengths rotary_lengths() const;
+  // The head size of the layers with this rotary embedding.
+  std::int64_t rotary_head_dim(std::size_t index) const;
 };
 
 // A decoder whose layers are all the same, as a few numbers: families of dense models read one and

@@ -149,8 +149,10 @@ LayerWeights lay_out_layer(Layout& layout, const ModelSpec& spec, const LayerSpe
   const bool norms_inputs = shape.norms != NormPlace::behind;
   const bool norms_sums = shape.norms != NormPlace::before;
   if (norms_inputs) w.attention_norm = layer.norm(names.attention_norm, hidden);
-  w.qkv = layer.columns({{names.q, q}, {names.k, kv}, {names.v, kv}}, hidden);
-  if (attention.qkv_bias) w.qkv_bias = layer.biases({{names.q, q}, {names.k, kv}, {names.v, kv}});
+  LayerLayout::Projections qkv = {{names.q, q}, {names.k, kv}, {names.v, kv}};
+  if (attention.keys_as_values) qkv.pop_back();
+  w.qkv = layer.columns(qkv, hidden);
+  if (attention.qkv_bias) w.qkv_bias = layer.biases(qkv);
   if (attention.qk_norm != QkNorm::none) {
     const bool by_head = attention.qk_norm == QkNorm::head;
     w.q_norm = layer.norm(names.q_norm, by_head ? attention.head_dim : q);

@@ -326,6 +326,38 @@ TEST(ModelSpec, ReadsTheScaleOfMinistral3sQueriesAndNeedsIt) {
   EXPECT_THAT(message(json), HasSubstr("'rope_parameters' is missing"));
 }
 
+TEST(ModelSpec, ReadsTheFullLayersOfGemma4AndRefusesItsOtherKinds) {
+  Json json = config_of("gemma4_k");
+  const ModelSpec spec = parse_model_spec(json.dump()).value();
+  EXPECT_FALSE(spec.norm_adds_one);
+  EXPECT_EQ(spec.logits_softcap, 20);
+  EXPECT_EQ(spec.layer(0).attention.head_dim, 16);
+  EXPECT_EQ(spec.layer(0).attention.kv_heads, 2);
+  EXPECT_FALSE(spec.layer(0).attention.keys_as_values);
+  EXPECT_EQ(spec.layer(1).attention.head_dim, 32);
+  EXPECT_EQ(spec.layer(1).attention.kv_heads, 1);
+  EXPECT_TRUE(spec.layer(1).attention.keys_as_values);
+  EXPECT_EQ(spec.rotary[spec.layer(1).attention.rotary].turning, 4);
+  EXPECT_EQ(spec.rotary[spec.layer(0).attention.rotary].turning, 0);
+  EXPECT_EQ(module_out(spec, 1, spec.modules.row("v_proj")), 0);
+  const auto with = [&](const char* field, const Json& value) {
+    return message_of(json, "text_config", [&] {
+      Json text = json["text_config"];
+      text[field] = value;
+      return text;
+    }());
+  };
+  EXPECT_THAT(with("hidden_size_per_layer_input", 12), HasSubstr("inputs by layer"));
+  EXPECT_THAT(with("num_kv_shared_layers", 1), HasSubstr("shared keys and values"));
+  EXPECT_THAT(with("enable_moe_block", true), HasSubstr("experts"));
+  EXPECT_THAT(with("use_bidirectional_attention", "all"), HasSubstr("use_bidirectional_attention"));
+  EXPECT_EQ(with("use_bidirectional_attention", "vision"), "accepted");
+  EXPECT_THAT(with("num_global_key_value_heads", 3), HasSubstr("layer 1 has 4 heads of 32"));
+  EXPECT_THAT(with("rope_parameters", nullptr), HasSubstr("'rope_parameters' says nothing"));
+  EXPECT_THAT(with("layer_types", {"full_attention", "full_attention", "sliding_attention"}),
+              HasSubstr("the last layer"));
+}
+
 TEST(ModelSpec, ReadsCohere2AndRefusesOtherKindsOfItsLayers) {
   Json json = config_of("cohere2");
   const ModelSpec spec = parse_model_spec(json.dump()).value();

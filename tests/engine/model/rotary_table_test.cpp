@@ -84,6 +84,15 @@ TEST(RotaryLengths, KeepKeysOfASequenceUntilItOutgrowsTheOriginalLength) {
   EXPECT_EQ(RotaryLengths().of(1000, 1000), 0);
 }
 
+TEST(RotaryTable, LeavesPairsAloneThatDoNotTurn) {
+  RotarySpec rotary;
+  rotary.turning = 2;
+  const std::vector<double> frequencies = rotary_frequencies(rotary, 8);
+  EXPECT_EQ(frequencies[1], rotary_frequencies(RotarySpec(), 8)[1]);
+  EXPECT_EQ(frequencies[2], 0);
+  EXPECT_EQ(frequencies[3], 0);
+}
+
 TEST(RotaryTable, ScalesQueriesByThePartsOfTheContextBeforeThem) {
   const std::vector<float> scales = make_query_scales({0.5, 4}, 9);
   EXPECT_EQ(scales[3], 1);
