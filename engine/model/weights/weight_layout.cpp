@@ -46,11 +46,6 @@ class Layout {
     pieces_.push_back({std::move(name), {size}, 0, 0, whole, adds_one ? 1.0F : 0.0F});
     return whole;
   }
-  TensorView floats(const Part& part) {
-    const TensorView values(cutter_.take(DType::f32, part.rows), DType::f32, {part.rows});
-    pieces_.push_back({part.name, {part.all}, part.first, 0, values});
-    return values;
-  }
   TensorView bias(const std::vector<Part>& parts) {
     std::int64_t size = 0;
     for (const Part& part : parts) size += part.rows;
@@ -97,10 +92,12 @@ class LayerLayout {
   TensorView biases(const Projections& projections) {
     return layout_.bias(shares(projections, ".bias"));
   }
-  // This rank's part of a vector with an element for each head. Its name has no suffix.
+  // This rank's part of a vector with an f32 for each head, all of which is loaded. Its name has no
+  // suffix.
   TensorView of_heads(std::string_view name, std::int64_t heads) {
-    return layout_.floats(
-        {prefix_ + std::string(name), heads, shard_.rank * heads, shard_.size * heads});
+    const TensorView all =
+        layout_.norm(prefix_ + std::string(name), shard_.size * heads, /*adds_one=*/false);
+    return all.slice_cols(shard_.rank * heads, heads);
   }
   // This rank's columns of a projection whose results the ranks add up. `in`: the rank's.
   TensorView rows(std::string_view name, std::int64_t out, std::int64_t in) {
