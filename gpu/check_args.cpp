@@ -52,7 +52,8 @@ void check_args(const RmsNormArgs& args) {
   same_shape(args.x, args.out);
   is_floating(args.x);
   is_floating(args.out);
-  is_norm_weight(args.weight, args.x);
+  if (args.weight.rank != 0) is_norm_weight(args.weight, args.x);
+  TANDEM_CHECK(!args.centred || args.x.dtype == DType::f32, "{} centred", to_string(args.x));
 }
 
 void check_args(const AddNormArgs& args) {
@@ -62,6 +63,8 @@ void check_args(const AddNormArgs& args) {
     same_shape(args.sum, args.residual);
     TANDEM_CHECK(args.sum.dtype == DType::f32, "{}", to_string(args.sum));
   }
+  TANDEM_CHECK(args.scale == 1 || args.sum.rank != 0, "{} scaled by {} without a sum",
+               to_string(args.residual), args.scale);
   if (args.sum_weight.rank != 0) is_norm_weight(args.sum_weight, args.residual);
   if (args.weight.rank != 0) is_norm_weight(args.weight, args.residual);
   if (args.out.rank != 0) {
@@ -89,6 +92,17 @@ void check_args(const GemmArgs& args) {
                "bias {} for {}", to_string(args.bias), to_string(w));
 }
 
+void check_args(const RotaryAnglesArgs& args) {
+  is_matrix(args.frequencies);
+  TANDEM_CHECK(args.frequencies.rows() > 0 && args.frequencies.is_dense() &&
+                   args.frequencies.dtype == DType::f32,
+               "frequencies {}", to_string(args.frequencies));
+  TANDEM_CHECK(args.out.rank == 3 && args.out.dim[1] == 2 &&
+                   args.out.cols() == args.frequencies.cols() && args.out.is_dense() &&
+                   args.out.dtype == DType::f32,
+               "angles {} of {}", to_string(args.out), to_string(args.frequencies));
+}
+
 void check_args(const RopeAppendArgs& args) {
   is_floating(args.q);
   same_shape(args.k, args.v);
@@ -98,10 +112,15 @@ void check_args(const RopeAppendArgs& args) {
                "q {} k {}", to_string(args.q), to_string(args.k));
   TANDEM_CHECK(args.q.dtype == args.k.dtype && args.k.dtype == args.v.dtype, "q {} k {} v {}",
                to_string(args.q), to_string(args.k), to_string(args.v));
+  TANDEM_CHECK(args.q_scale.rank == 0 || (args.q_scale.rank == 1 && args.positions != nullptr &&
+                                          args.q_scale.dtype == DType::f32),
+               "scales {}", to_string(args.q_scale));
   if (args.cos_sin.rank == 0) return;
   TANDEM_CHECK(args.cos_sin.rank == 3 && args.cos_sin.dim[1] == 2 &&
                    args.cos_sin.cols() <= args.q.cols() / 2 && args.cos_sin.dtype == DType::f32,
                "table {} for {}", to_string(args.cos_sin), to_string(args.q));
+  TANDEM_CHECK(args.positions != nullptr || args.cos_sin.rows() == args.q.rows(),
+               "table {} for the rows of {}", to_string(args.cos_sin), to_string(args.q));
 }
 
 void check_args(const AttentionArgs& args) {
@@ -114,6 +133,9 @@ void check_args(const AttentionArgs& args) {
                args.kv_heads, to_string(args.q));
   TANDEM_CHECK(args.window >= 0 && args.softcap >= 0, "window {}, softcap {}", args.window,
                args.softcap);
+  TANDEM_CHECK(args.sinks.rank == 0 || (args.sinks.rank == 1 && args.sinks.dtype == DType::f32 &&
+                                        args.sinks.dim[0] == args.q.dim[1]),
+               "sinks {} for q {}", to_string(args.sinks), to_string(args.q));
 }
 
 void check_args(const SwigluArgs& args) {

@@ -11,6 +11,7 @@ void check_args(const EmbedArgs& args);
 void check_args(const RmsNormArgs& args);
 void check_args(const AddNormArgs& args);
 void check_args(const GemmArgs& args);
+void check_args(const RotaryAnglesArgs& args);
 void check_args(const RopeAppendArgs& args);
 void check_args(const AttentionArgs& args);
 void check_args(const SwigluArgs& args);

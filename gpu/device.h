@@ -94,6 +94,7 @@ class Operations {
   virtual void rms_norm(const RmsNormArgs& args) = 0;
   virtual void add_norm(const AddNormArgs& args) = 0;
   virtual void gemm(const GemmArgs& args) = 0;
+  virtual void rotary_angles(const RotaryAnglesArgs& args) = 0;
   virtual void rope_append(const RopeAppendArgs& args) = 0;
   // Holds for the attention operations enqueued after it, until the next plan.
   virtual void plan_attention(const AttentionPlan& plan) = 0;

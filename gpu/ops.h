@@ -43,13 +43,15 @@ struct EmbedArgs {
 // have the sum stored without rounding.
 struct RmsNormArgs {
   TensorView x;       // f32 or compute dtype, rows strided as they come
-  TensorView weight;  // [last], f32
+  TensorView weight;  // [last], f32; rank 0: 1
   float eps;
-  TensorView out;  // as x, f32 or compute dtype
+  TensorView out;        // as x, f32 or compute dtype
+  bool centred = false;  // x[r] - mean(x[r]) in place of x[r], which is f32 then (LayerNorm)
 };
 
 // The end of a block whose sum has a norm of its own, or whose input has none (Gemma, OLMo 2):
 //   residual += sum / sqrt(mean(sum^2) + eps) * sum_weight, or += sum without a sum_weight;
+//   residual *= scale (Gemma 4);
 //   out = residual / sqrt(mean(residual^2) + eps) * weight, or = residual without a weight.
 struct AddNormArgs {
   TensorView sum;         // [T, H], f32; rank 0: nothing is added
@@ -57,7 +59,8 @@ struct AddNormArgs {
   TensorView residual;    // [T, H], f32
   TensorView weight;      // [H], f32; rank 0: no norm of the residual
   float eps;
-  TensorView out;  // [T, H], f32 or compute dtype; rank 0: only the residual is wanted
+  TensorView out;   // [T, H], f32 or compute dtype; rank 0: only the residual is wanted
+  float scale = 1;  // other than 1 only with a sum
 };
 
 // y = x w^T (+ bias), or y += x w^T (+ bias) when `accumulate`.
@@ -78,20 +81,35 @@ struct KvLayer {
   std::int32_t page_tokens = 0;
 };
 
+// Angles of rows whose frequencies depend on a length:
+//   out[t] = scale (cos, sin)(positions[t] frequencies[c]),
+//   c = lengths[t] - first_length, but at least 0 and at most choices - 1.
+// The angles are rounded to float.
+struct RotaryAnglesArgs {
+  TensorView frequencies;         // [choices, n], f32
+  const std::int32_t* positions;  // [T]
+  const std::int32_t* lengths;    // [T]
+  std::int32_t first_length = 0;
+  float scale = 1;
+  TensorView out;  // [T, 2, n], f32
+};
+
 // Rotary embedding of the first 2 n elements of each head, n <= d/2: for i < n, the pair
 // (x[i], x[i + n]), as in Hugging Face's Llama, or (x[2 i], x[2 i + 1]) if `interleaved`, is
 // rotated by the angle with cosine and sine cos_sin[position][0 and 1][i]. q is rotated in place.
 // Rotated k, and v, are written to slot slots[t] = page * page_tokens + offset; the operands k and
 // v stay unchanged. Rows with slot -1 (padding of a captured step) write none.
 struct RopeAppendArgs {
-  TensorView q;                   // [T, heads, d], compute dtype, d even
-  TensorView k;                   // [T, kv_heads, d]
-  TensorView v;                   // [T, kv_heads, d]
-  TensorView cos_sin;             // [max positions, 2, n], f32; rank 0: nothing rotates
-  const std::int32_t* positions;  // [T]
+  TensorView q;        // [T, heads, d], compute dtype, d even
+  TensorView k;        // [T, kv_heads, d]
+  TensorView v;        // [T, kv_heads, d]
+  TensorView cos_sin;  // [max positions, 2, n], f32, or [T, 2, n]; rank 0: nothing rotates
+  const std::int32_t* positions;  // [T]; null: row t of `cos_sin` is that of row t
   const std::int32_t* slots;      // [T]
   KvLayer cache;
   bool interleaved = false;
+  TensorView q_scale =
+      {};  // [max positions], f32: q is multiplied by that of its position; rank 0: 1
 };
 
 // The rows of one sequence in a step: its last `num_rows` tokens out of `kv_len`.
@@ -128,7 +146,8 @@ struct AttentionPlan {
 // out[t, h] = softmax(scale q[t, h] K^T) V over the sequence's own keys 0 .. position(t), with
 // grouped queries: query head h reads KV head h / (heads / kv_heads). With a window, the row at
 // position p sees the keys p - window + 1 .. p. With a softcap, a score s becomes
-// softcap tanh(s / softcap) (Gemma 2).
+// softcap tanh(s / softcap) (Gemma 2). With sinks, the softmax of head h has one score more,
+// sinks[h], which is neither scaled nor capped, and whose value is zero (gpt-oss).
 struct AttentionArgs {
   TensorView q;   // [T, heads, d], compute dtype
   KvLayer cache;  // the rows' own keys are already appended
@@ -142,6 +161,7 @@ struct AttentionArgs {
   TensorView out;           // [T, heads, d], compute dtype
   std::int32_t window = 0;  // 0: a row sees all keys before it
   float softcap = 0;        // 0: scores stay
+  TensorView sinks = {};    // [heads], f32; rank 0: none
 };
 
 // out[t, i] = activation(gate_up[t, i]) * gate_up[t, ffn + i]

@@ -50,13 +50,14 @@ Status calibrate_on(std::span<const int> cpus, const std::function<Status()>& ca
   return done.get();
 }
 
-BatchLimits batch_limits(const EngineOptions& options) {
+BatchLimits batch_limits(const EngineOptions& options, const ModelSpec& spec) {
   return {options.max_num_seqs,
           options.max_num_batched_tokens,
           options.max_prefill_chunk,
           max_logit_rows(options.max_num_seqs),
           max_history(options.max_model_len),
-          max_page_ids(options)};
+          max_page_ids(options),
+          spec.rotary_lengths()};
 }
 
 ExecutorOptions executor_options(const EngineOptions& options, const KvGroups& groups,
@@ -206,7 +207,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
   const EngineView view = first_view(options, engine->pool_.shape(), config, dtype);
   engine->inbox_.publish(view, std::nullopt);
   engine->loop_ = std::make_unique<EngineLoop>(
-      engine->options_, batch_limits(options),
+      engine->options_, batch_limits(options, config),
       EngineLoop::Parts{engine->pool_, engine->prefixes_.get(), *engine->adapters_,
                         *engine->executor_, engine->inbox_, engine->recording_.get(),
                         engine->cold_starts_, clock, view,

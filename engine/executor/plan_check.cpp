@@ -100,6 +100,10 @@ Status check_plan(const StepPlan& plan, const PlanLimits& limits, std::int32_t s
     if (entry.start < 0 || entry.start > limits.model.max_positions - entry.tokens.count) {
       return invalid("positions {} and on of {}", entry.start, limits.model.max_positions);
     }
+    if (entry.rotary_length < 0 || entry.rotary_length > limits.model.max_positions) {
+      return invalid("a rotary length of {}, at most {}", entry.rotary_length,
+                     limits.model.max_positions);
+    }
     const std::int64_t needed =
         (entry.start + entry.tokens.count + limits.page_tokens - 1) / limits.page_tokens;
     if (entry.pages.count < needed * step.page_groups ||

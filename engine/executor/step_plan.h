@@ -33,8 +33,9 @@ struct StepPlan {
     // In `pages`: the block table up to the last token, or beyond it; of each group of layers
     // (KvGroups) one after another, of equal lengths.
     Range pages;
-    Range samples;        // in `samples`; empty until the last piece of a prompt
-    AdapterSlot adapter;  // no slot: the base model
+    Range samples;                   // in `samples`; empty until the last piece of a prompt
+    AdapterSlot adapter;             // no slot: the base model
+    std::int64_t rotary_length = 0;  // as in StepBatch::add_sequence
   };
 
   // A token to be drawn, or to be scored if how.forced_token is set.

@@ -52,8 +52,11 @@ PoolLayout PoolLayout::of(const ModelSpec& spec, DType dtype, std::int32_t page_
   PoolLayout layout;
   layout.page_tokens = page_tokens;
   layout.element_bytes = size_of(dtype);
-  layout.slab_bytes =
-      static_cast<std::size_t>(2 * spec.kv_size() * page_tokens) * layout.element_bytes;
+  std::int64_t kv_size = 0;  // of the largest layer
+  for (const LayerSpec& layer : spec.layers) {
+    kv_size = std::max(kv_size, layer.attention.kv_size());
+  }
+  layout.slab_bytes = static_cast<std::size_t>(2 * kv_size * page_tokens) * layout.element_bytes;
   const std::size_t chunk =
       std::clamp(std::bit_floor(layout.slab_bytes), kSmallestChunk, kLargestChunk);
   layout.chunk_shift = std::countr_zero(chunk);

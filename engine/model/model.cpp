@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "engine/model/layers/attention.h"
 #include "engine/model/layers/embedding.h"
 #include "engine/model/layers/gated_mlp.h"
 #include "engine/model/layers/rotary_table.h"
@@ -81,15 +80,28 @@ Status Model::make_workspace(const ModelSpec& whole, Device& device) {
 }
 
 Status Model::make_rotary_tables(Device& device) {
-  const std::int64_t head_dim = part_.spec.attention().head_dim;
-  for (const RotarySpec& rotary : part_.spec.rotary) {
-    const std::vector<float> table = make_rotary_table(rotary, head_dim, limits_.max_positions);
+  for (std::size_t i = 0; i < part_.spec.rotary.size(); ++i) {
+    const RotarySpec& rotary = part_.spec.rotary[i];
+    const std::int64_t head_dim = part_.spec.rotary_head_dim(i);
+    const bool by_length = rotary.original_length() > 0;
+    const std::vector<float> table =
+        by_length ? make_rotary_choices(rotary, head_dim, limits_.max_positions)
+                  : make_rotary_table(rotary, head_dim, limits_.max_positions);
     TANDEM_ASSIGN(rotary_.emplace_back(), upload(device, table.data(), table.size() * sizeof(float),
                                                  "the rotary embedding's table"));
-    const std::int64_t pairs = (rotary.rotated == 0 ? head_dim : rotary.rotated) / 2;
-    rotary_views_.emplace_back(
-        TensorView(rotary_.back().data(), DType::f32, {limits_.max_positions, 2, pairs}));
+    std::byte* const data = rotary_.back().data();
+    const std::int64_t pairs = rotary.pairs(head_dim);
+    const auto choices = static_cast<std::int64_t>(table.size()) / pairs;
+    rotary_views_.push_back(by_length
+                                ? TensorView(data, DType::f32, {choices, pairs})
+                                : TensorView(data, DType::f32, {limits_.max_positions, 2, pairs}));
   }
+  const QueryScale& scale = part_.spec.attention().query_scale;
+  if (scale.beta == 0) return {};
+  const std::vector<float> scales = make_query_scales(scale, limits_.max_positions);
+  TANDEM_ASSIGN(query_scale_memory_, upload(device, scales.data(), scales.size() * sizeof(float),
+                                            "the scales of queries"));
+  query_scales_ = {query_scale_memory_.data(), DType::f32, {limits_.max_positions}};
   return {};
 }
 
@@ -135,6 +147,7 @@ void Model::compute(Stream& stream, const StepInput& input, const KvCache& cache
   // With one layer, ranks would synchronise only once per step, and their shared memory would be
   // overwritten too soon.
   step.drops_rows = num_layers > 1 && may_drop_rows(step);
+  compute_angles(step);
   embed(step, weights_, input_of_attention(layer(0)));
   for (std::int64_t index = 0; index < num_layers; ++index) {
     if (adapters.waits != nullptr) adapters.waits->before(index, stream);
@@ -143,16 +156,31 @@ void Model::compute(Stream& stream, const StepInput& input, const KvCache& cache
   if (input.num_logits > 0) head(step, weights_, work_.sampled.slice_rows(0, input.num_logits));
 }
 
+// The angles of the step's rows by the rotary embedding that depends on lengths, if there is one.
+void Model::compute_angles(const LayerStep& step) const {
+  for (std::size_t i = 0; i < rotary_views_.size(); ++i) {
+    const RotarySpec& rotary = part_.spec.rotary[i];
+    if (rotary.original_length() == 0) continue;
+    step.stream.rotary_angles({rotary_views_[i], step.input.positions, step.input.lengths,
+                               static_cast<std::int32_t>(rotary.original_length()),
+                               static_cast<float>(rotary.attention_factor), step.work.angles});
+  }
+}
+
+RotaryTable Model::rotary_of(const LayerStep& step, const AttentionSpec& attention) const {
+  if (attention.rotary == AttentionSpec::kNoRotary) return {{}, false, query_scales_};
+  const bool by_length = part_.spec.rotary[attention.rotary].original_length() > 0;
+  return {by_length ? step.work.angles : rotary_views_[attention.rotary], by_length, query_scales_};
+}
+
 void Model::compute_layer(LayerStep& step, std::int64_t index) const {
   const Layer layer = this->layer(index);
   const bool last = index + 1 == part_.spec.num_layers();
   const bool drops = step.drops_rows && last;
-  const std::size_t rotary = layer.spec.attention.rotary;
-  append_keys(step, layer,
-              rotary == AttentionSpec::kNoRotary ? TensorView() : rotary_views_[rotary]);
+  append_keys(step, layer, rotary_of(step, layer.spec.attention));
   if (drops && step.input.num_logits == 0) return;
   attend(step, layer);
-  if (drops) drop_rows(step);
+  if (drops) drop_rows(step, layer);
   attention_out(step, layer);
   gated_mlp(step, layer, last ? BlockInput{{}, false} : input_of_attention(this->layer(index + 1)));
 }
@@ -170,14 +198,16 @@ bool Model::may_drop_rows(const LayerStep& step) const {
   });
 }
 
-void Model::drop_rows(LayerStep& step) const {
+void Model::drop_rows(LayerStep& step, const Layer& layer) const {
   StepInput& input = step.input;
   const std::int32_t rows = input.num_logits;
   const TensorView sampled = work_.sampled.slice_rows(0, rows);
   // q has been read, so its memory has room for the gathered attention.
-  const TensorView attention(step.work.qkv.data, part_.dtype, {rows, part_.spec.q_size()});
+  const TensorView attention(step.work.qkv.data, part_.dtype,
+                             {rows, layer.spec.attention.q_size()});
   step.stream.gather_rows({step.work.residual, input.sample_rows, sampled});
-  step.stream.gather_rows({step.work.attention, input.sample_rows, attention});
+  step.stream.gather_rows(
+      {step.work.attention.slice_cols(0, attention.cols()), input.sample_rows, attention});
   input.lora_rows = input.sampled_lora_rows;
   input.num_lora_rows = input.num_sampled_lora_rows;
   input.segments = input.sampled_segments;
@@ -187,6 +217,7 @@ void Model::drop_rows(LayerStep& step) const {
   step.work.residual = sampled;
   step.work.attention = attention;
   if (!part_.is_whole()) step.shared = step.shared.cut(rows);
+  if (layer.spec.parallel) make_input(step, input_of_attention(layer));  // the feed-forward part's
 }
 
 Status Model::tune(Stream& stream) {
@@ -199,8 +230,11 @@ Status Model::tune(Stream& stream) {
     std::vector<GemmArgs> like;
     for (std::int64_t index = 0; index < part_.spec.num_layers(); ++index) {
       const LayerWeights& w = weights_.layer(index);
+      const TensorView& data = (w.*weight).data;
+      if (data.rows() != first.rows() || data.cols() != first.cols()) continue;
       like.push_back({first.slice_rows(0, rows), w.*weight,
-                      bias == nullptr ? TensorView() : w.*bias, y.slice_rows(0, rows), accumulate});
+                      bias == nullptr ? TensorView() : w.*bias,
+                      y.slice_rows(0, rows).slice_cols(0, data.rows()), accumulate});
     }
     return stream.tune_gemm(like);
   };

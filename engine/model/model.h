@@ -15,6 +15,7 @@
 #include "engine/loader/shard.h"
 #include "engine/loader/weights.h"
 #include "engine/memory/kv_cache.h"
+#include "engine/model/layers/attention.h"
 #include "engine/model/layers/layer_step.h"
 #include "engine/model/layers/workspace.h"
 #include "engine/model/spec/model_spec.h"
@@ -86,14 +87,20 @@ class Model {
     return {index, part_.spec.layer(index), weights_.layer(index)};
   }
   bool may_drop_rows(const LayerStep& step) const;
-  void drop_rows(LayerStep& step) const;
+  void drop_rows(LayerStep& step, const Layer& layer) const;
+  void compute_angles(const LayerStep& step) const;
+  RotaryTable rotary_of(const LayerStep& step, const AttentionSpec& attention) const;
   void compute_layer(LayerStep& step, std::int64_t index) const;
 
   ModelPart part_;
   ModelLimits limits_;
   ModelWeights weights_;
   std::vector<Buffer> rotary_;
-  std::vector<TensorView> rotary_views_;  // of each rotary embedding, [positions, 2, d / 2] f32
+  // Of each rotary embedding, f32: [positions, 2, pairs] angles; or, if it depends on lengths,
+  // [choices, pairs] frequencies.
+  std::vector<TensorView> rotary_views_;
+  Buffer query_scale_memory_;
+  TensorView query_scales_;  // [positions] f32; rank 0: no layer scales its queries
   Buffer workspace_;
   Workspace work_;
   Buffer shared_memory_;

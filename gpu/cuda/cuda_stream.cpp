@@ -285,6 +285,10 @@ Status CudaStream::tune_gemm(std::span<const GemmArgs> like) {
   if (status) status = workspaces_.gemm->tune(like, handle_);
   return fatal("tune_gemm", status);
 }
+void CudaStream::rotary_angles(const RotaryAnglesArgs& args) {
+  check_args(args);
+  enqueue("rotary_angles", [&] { return launch_rotary_angles(args, handle_); });
+}
 void CudaStream::rope_append(const RopeAppendArgs& args) {
   check_args(args);
   enqueue("rope_append", [&] { return launch_rope_append(args, handle_); });

@@ -60,6 +60,7 @@ class CudaStream final : public Stream {
   void add_norm(const AddNormArgs& args) override;
   void gemm(const GemmArgs& args) override;
   Status tune_gemm(std::span<const GemmArgs> like) override;
+  void rotary_angles(const RotaryAnglesArgs& args) override;
   void rope_append(const RopeAppendArgs& args) override;
   void attention(const AttentionArgs& args) override;
   void swiglu(const SwigluArgs& args) override;

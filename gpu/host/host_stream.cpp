@@ -195,6 +195,9 @@ void HostStream::add_norm(const AddNormArgs& args) {
 void HostStream::gemm(const GemmArgs& args) {
   enqueue_args("gemm", host::gemm, args);
 }
+void HostStream::rotary_angles(const RotaryAnglesArgs& args) {
+  enqueue_args("rotary_angles", host::rotary_angles, args);
+}
 void HostStream::rope_append(const RopeAppendArgs& args) {
   enqueue_args("rope_append", host::rope_append, args);
 }

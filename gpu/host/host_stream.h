@@ -53,6 +53,7 @@ class HostStream final : public Stream {
   void rms_norm(const RmsNormArgs& args) override;
   void add_norm(const AddNormArgs& args) override;
   void gemm(const GemmArgs& args) override;
+  void rotary_angles(const RotaryAnglesArgs& args) override;
   void rope_append(const RopeAppendArgs& args) override;
   void attention(const AttentionArgs& args) override;
   void swiglu(const SwigluArgs& args) override;

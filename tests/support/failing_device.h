@@ -64,6 +64,7 @@ class FailingStream final : public Stream {
     inner_->gemm(args);
   }
   Status tune_gemm(std::span<const GemmArgs> like) override { return inner_->tune_gemm(like); }
+  void rotary_angles(const RotaryAnglesArgs& args) override { inner_->rotary_angles(args); }
   void rope_append(const RopeAppendArgs& args) override { inner_->rope_append(args); }
   void attention(const AttentionArgs& args) override { inner_->attention(args); }
   void swiglu(const SwigluArgs& args) override { inner_->swiglu(args); }

@@ -189,6 +189,10 @@ class GatedStream final : public Stream {
     inner_->gemm(args);
     count();
   }
+  void rotary_angles(const RotaryAnglesArgs& args) override {
+    inner_->rotary_angles(args);
+    count();
+  }
   void rope_append(const RopeAppendArgs& args) override {
     inner_->rope_append(args);
     count();

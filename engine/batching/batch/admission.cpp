@@ -20,6 +20,7 @@ std::int32_t Admission::take_pages(Sequence& sequence, const StepDraft& step, bo
 }
 
 std::int32_t Admission::reserve(Sequence& sequence, const StepDraft& step, bool alone) const {
+  sequence.pages.rotate_by(rotary_.of(sequence.prompt_len(), sequence.num_tokens()));
   prefixes_->find(sequence);
   const std::int32_t rows = step.rows_for(sequence);
   if (rows == 0) return 0;

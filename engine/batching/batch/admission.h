@@ -16,7 +16,8 @@ namespace tandem {
 class Admission {
  public:
   // The arguments outlive it.
-  Admission(const PagePool& pool, PrefixReuse& prefixes) : pool_(&pool), prefixes_(&prefixes) {}
+  Admission(const PagePool& pool, PrefixReuse& prefixes, RotaryLengths rotary)
+      : pool_(&pool), prefixes_(&prefixes), rotary_(rotary) {}
   // The gate outlives it.
   void set_gate(AdmissionGate& gate) { gate_ = &gate; }
 
@@ -33,6 +34,10 @@ class Admission {
   // their number. If there is no room, or memory runs out, the sequence has left the gate again:
   // returns 0, or throws. `alone`: no sequence runs.
   std::int32_t take_pages(Sequence& sequence, const StepDraft& step, bool alone);
+  // True if the keys of a sequence of the batch do not suit its length any more.
+  bool is_outgrown(const Sequence& sequence) const {
+    return rotary_.outgrown(sequence.pages.rotary_length(), sequence.num_tokens());
+  }
   // Takes back all that a sequence of the batch has got.
   void leave(Sequence& sequence);
 
@@ -42,6 +47,7 @@ class Admission {
 
   const PagePool* pool_;
   PrefixReuse* prefixes_;
+  RotaryLengths rotary_;
   AdmissionGate* gate_ = nullptr;  // null: all may run
 };
 

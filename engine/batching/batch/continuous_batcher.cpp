@@ -11,7 +11,7 @@ ContinuousBatcher::ContinuousBatcher(const BatchLimits& limits, PagePool& pool,
     : limits_(limits),
       pool_(&pool),
       prefixes_(prefixes),
-      admission_(pool, prefixes_),
+      admission_(pool, prefixes_, limits.rotary),
       line_(line),
       batch_(line_, admission_, prefixes_),
       step_(limits, pool) {
@@ -55,12 +55,13 @@ const std::vector<ScheduledSequence>& ContinuousBatcher::plan() {
   return step_.entries();
 }
 
-// Sends those back whose readers are behind.
+// Sends those back whose readers are behind, and those whose keys have to be computed again.
 void ContinuousBatcher::set_aside() {
   // By index, as sequences leave the list meanwhile.
   for (std::size_t i = num_running(); i-- > 0;) {
     Sequence& sequence = *running()[i];
-    if (sequence.stands_aside() && !sequence.is_paused()) batch_.send_back(sequence);
+    if (sequence.is_paused()) continue;
+    if (sequence.stands_aside() || admission_.is_outgrown(sequence)) batch_.send_back(sequence);
   }
 }
 

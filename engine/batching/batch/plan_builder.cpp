@@ -112,6 +112,7 @@ void build_plan(std::span<const ScheduledSequence> scheduled,
     StepPlan::Entry& entry = plan.entries.emplace_back();
     entry.id = sequence->arrival;
     entry.start = computed;
+    entry.rotary_length = sequence->pages.rotary_length();
     entry.tokens = append(plan.tokens, std::span(sequence->tokens())
                                            .subspan(static_cast<std::size_t>(computed),
                                                     static_cast<std::size_t>(num_tokens)));

@@ -6,6 +6,7 @@
 
 #include "engine/batching/line/sequence.h"
 #include "engine/memory/page_pool.h"
+#include "engine/model/spec/model_spec.h"
 
 namespace tandem {
 
@@ -19,6 +20,7 @@ struct BatchLimits {
   // Page ids of a group of layers in a step, over all its sequences: may exceed the number of
   // pages, as sequences share them. At least those of one sequence with the longest context.
   std::int64_t max_page_ids = std::int64_t{1} << 30;
+  RotaryLengths rotary = {};  // of the model
 };
 
 struct ScheduledSequence {

@@ -1,6 +1,8 @@
 // The pages of one sequence, and how many of its tokens have their keys and values in them.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <span>
 #include <string>
@@ -28,8 +30,10 @@ class SequencePages {
     if (groups_->windowed > 0) give_back_unseen();
     return table_.reserve(tokens);
   }
-  // Starts with the cached pages of the longest prefix of `tokens`. Requires that it is empty.
-  void find(PrefixCache& cache, const std::string& digest, std::span<const TokenId> tokens) {
+  // Starts with the cached pages of the longest prefix of `tokens`, whose keys are rotated by
+  // rotary_length(). Requires that it is empty.
+  void find(PrefixCache& cache, std::string digest, std::span<const TokenId> tokens) {
+    if (rotary_length_ != 0) digest += fmt::format(" rotated by {}", rotary_length_);
     computed_ = cache.enter(prefix_, digest, tokens, table_);
   }
   // Offers the whole pages of `tokens`, its leading tokens that are computed or planned to be.
@@ -37,6 +41,10 @@ class SequencePages {
     cache.extend(prefix_, tokens, computed_, table_);
   }
   void advance(std::int64_t tokens) { computed_ += tokens; }
+  // The length by which its keys are rotated at least (RotaryLengths::of). Requires that it is
+  // empty.
+  void rotate_by(std::int64_t length) { rotary_length_ = length; }
+  std::int64_t rotary_length() const { return rotary_length_; }
 
   // Frees all pages; what was offered may be found again.
   void free() {
@@ -63,6 +71,7 @@ class SequencePages {
   BlockTable table_;
   PrefixCache::Position prefix_;  // entered while it runs, if there is a prefix cache
   std::int64_t computed_ = 0;
+  std::int64_t rotary_length_ = 0;
 };
 
 }  // namespace tandem

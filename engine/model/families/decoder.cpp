@@ -120,6 +120,7 @@ DecoderShape read_decoder(CheckpointConfig& config, const DecoderFields& fields)
   RotaryFields rotary = rotary_fields_of(shape);
   rotary.theta = fields.defaults.rotary.theta;
   rotary.partial = fields.partial_rotary;
+  rotary.proportional = fields.proportional_rotary;
   shape.rotary = read_rotary(config, rotary);
   return shape;
 }

@@ -20,6 +20,7 @@ struct DecoderFields {
   bool needs_kv_heads = true;   // false: as many as heads if 'num_key_value_heads' is absent
   bool needs_head_dim = false;  // false: hidden_size / heads if 'head_dim' is absent
   std::optional<double> partial_rotary = {};  // as RotaryFields::partial
+  bool proportional_rotary = false;           // as RotaryFields::proportional
 
   static DecoderShape no_defaults() {
     DecoderShape shape;

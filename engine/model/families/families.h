@@ -21,12 +21,15 @@ struct Family {
   ModelSpec (*read)(CheckpointConfig& config);
 };
 
+ModelSpec read_cohere2(CheckpointConfig& config);
 ModelSpec read_gemma2(CheckpointConfig& config);
 ModelSpec read_gemma3(CheckpointConfig& config);
+ModelSpec read_gemma4(CheckpointConfig& config);
 ModelSpec read_glm(CheckpointConfig& config);
 ModelSpec read_glm4(CheckpointConfig& config);
 ModelSpec read_granite(CheckpointConfig& config);
 ModelSpec read_llama(CheckpointConfig& config);
+ModelSpec read_ministral3(CheckpointConfig& config);
 ModelSpec read_mistral(CheckpointConfig& config);
 ModelSpec read_olmo2(CheckpointConfig& config);
 ModelSpec read_olmo3(CheckpointConfig& config);

@@ -19,12 +19,16 @@ constexpr std::uint64_t kMaxConfigBytes = 4 << 20;
 constexpr std::array kFamilies = {
     Family{"llama", "LlamaForCausalLM", "Llama", "", read_llama},
     Family{"mistral", "MistralForCausalLM", "Mistral", "", read_mistral},
+    Family{"ministral3", "Ministral3ForCausalLM", "Ministral 3", "", read_ministral3},
     Family{"qwen2", "Qwen2ForCausalLM", "Qwen2", "", read_qwen2},
     Family{"qwen3", "Qwen3ForCausalLM", "Qwen3", "", read_qwen3},
     Family{"gemma2", "Gemma2ForCausalLM", "Gemma 2", "", read_gemma2},
     Family{"gemma3_text", "Gemma3ForCausalLM", "Gemma 3", "", read_gemma3},
     Family{"gemma3", "Gemma3ForConditionalGeneration", "Gemma 3 (text)", "text_config",
            read_gemma3},
+    Family{"gemma4_text", "Gemma4ForCausalLM", "Gemma 4", "", read_gemma4},
+    Family{"gemma4", "Gemma4ForConditionalGeneration", "Gemma 4 (text)", "text_config",
+           read_gemma4},
     Family{"phi3", "Phi3ForCausalLM", "Phi-3", "", read_phi3},
     Family{"olmo2", "Olmo2ForCausalLM", "OLMo 2", "", read_olmo2},
     Family{"olmo3", "Olmo3ForCausalLM", "OLMo 3", "", read_olmo3},
@@ -32,6 +36,7 @@ constexpr std::array kFamilies = {
     Family{"granite", "GraniteForCausalLM", "Granite", "", read_granite},
     Family{"glm", "GlmForCausalLM", "GLM", "", read_glm},
     Family{"glm4", "Glm4ForCausalLM", "GLM-4", "", read_glm4},
+    Family{"cohere2", "Cohere2ForCausalLM", "Cohere 2", "", read_cohere2},
 };
 
 std::string titles() {

@@ -24,6 +24,9 @@ struct RotaryFields {
   // 'partial_rotary_factor', the part of a head that rotates. No value: the family rotates whole
   // heads, and a config that asks for something else fails.
   std::optional<double> partial;
+  // The family has the type "proportional": frequencies of whole heads, of which only those of the
+  // part are not 0.
+  bool proportional = false;
 };
 
 // If the fields ask for a rotary embedding that Tandem does not compute, fails the config by name.

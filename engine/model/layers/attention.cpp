@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-void append_keys(LayerStep& step, const Layer& layer, const TensorView& rotary) {
+void append_keys(LayerStep& step, const Layer& layer, const RotaryTable& rotary) {
   const AttentionSpec& spec = layer.spec.attention;
   const LayerWeights& w = layer.weights;
   const TensorView qkv = step.work.qkv.slice_cols(0, spec.q_size() + 2 * spec.kv_size());
@@ -17,7 +17,13 @@ void append_keys(LayerStep& step, const Layer& layer, const TensorView& rotary) 
   const TensorView q_heads = q.split_cols(spec.heads);
   const TensorView k_heads = k.split_cols(spec.kv_heads);
 
-  run(step, {layer.index, Site::qkv, step.work.x, w.qkv, w.qkv_bias, qkv, false, {q, k, v}});
+  const TensorView product = qkv.slice_cols(0, w.qkv.rows());
+  run(step, {layer.index, Site::qkv, step.work.x, w.qkv, w.qkv_bias, product, false, {q, k, v}});
+  if (spec.v_norm) {
+    const TensorView v_heads = v.split_cols(spec.kv_heads);
+    step.stream.rms_norm(
+        {spec.keys_as_values ? k_heads : v_heads, {}, step.part.norm_eps(), v_heads});
+  }
   if (spec.qk_norm != QkNorm::none) {
     const bool by_head = spec.qk_norm == QkNorm::head;
     const TensorView& normed_q = by_head ? q_heads : q;
@@ -28,11 +34,12 @@ void append_keys(LayerStep& step, const Layer& layer, const TensorView& rotary) 
   RopeAppendArgs args{q_heads,
                       k_heads,
                       v.split_cols(spec.kv_heads),
-                      rotary,
-                      step.input.positions,
+                      rotary.cos_sin,
+                      rotary.of_rows ? nullptr : step.input.positions,
                       step.input.slots_of(step.cache.group(layer.index)),
                       step.cache.layer(layer.index)};
-  args.interleaved = rotary.rank != 0 && step.part.spec.rotary[spec.rotary].interleaved;
+  args.interleaved = rotary.cos_sin.rank != 0 && step.part.spec.rotary[spec.rotary].interleaved;
+  if (spec.query_scale.beta != 0) args.q_scale = rotary.q_scale;
   step.stream.rope_append(args);
 }
 
@@ -58,6 +65,7 @@ void attend(LayerStep& step, const Layer& layer) {
   args.out = step.work.attention.slice_cols(0, spec.q_size()).split_cols(spec.heads);
   args.window = window_in(input, spec);
   args.softcap = static_cast<float>(spec.softcap);
+  args.sinks = layer.weights.sinks;
   step.stream.attention(args);
 }
 

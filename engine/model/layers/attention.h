@@ -6,9 +6,15 @@
 
 namespace tandem {
 
+// The angles of a layer's rotary embedding, f32; rank 0: it has none.
+struct RotaryTable {
+  TensorView cos_sin;  // [positions, 2, pairs]; or [T, 2, pairs], of the step's rows
+  bool of_rows = false;
+  TensorView q_scale;  // [positions]: QueryScale's factors; rank 0: none
+};
+
 // Computes q, k and v from step.work.x, and appends the rows' keys and values to the cache.
-// `rotary`: the table of the layer's rotary embedding, [positions, 2, pairs] f32; rank 0: none.
-void append_keys(LayerStep& step, const Layer& layer, const TensorView& rotary);
+void append_keys(LayerStep& step, const Layer& layer, const RotaryTable& rotary);
 
 // The window of the layer's attention in this step. 0: no row has a key before its window, nor, of
 // a recorded step, ever will have, so that a device may take its kernels for whole contexts.

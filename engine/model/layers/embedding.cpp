@@ -19,7 +19,8 @@ void head(LayerStep& step, const ModelWeights& weights, const TensorView& sample
     step.stream.gather_rows({step.work.residual, step.input.sample_rows, sampled});
   }
   const TensorView normed(step.work.x.data, step.part.dtype, {rows, step.part.spec.hidden_size});
-  step.stream.rms_norm({sampled, weights.final_norm(), step.part.residual_eps(), normed});
+  step.stream.rms_norm({sampled, weights.final_norm(), step.part.residual_eps(), normed,
+                        step.part.spec.norm_centred});
   const TensorView logits = step.work.logits.slice_rows(0, rows);
   if (step.part.is_whole()) {
     step.stream.gemm({normed, weights.head(), {}, logits});

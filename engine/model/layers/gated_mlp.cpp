@@ -26,7 +26,7 @@ void gated_mlp(LayerStep& step, const Layer& layer, const BlockInput& next) {
   const SumTarget sum = sum_target(step, step.shared.fed, w.mlp_out_norm);
   run(step,
       {layer.index, Site::down, activation, w.down, w.down_bias, sum.y, sum.accumulate, {sum.y}});
-  end_block(step, sum.y, w.mlp_out_norm, next);
+  end_block(step, sum.y, w.mlp_out_norm, next, w.output_scale);
 }
 
 }  // namespace tandem

@@ -18,7 +18,11 @@ struct BlockInput {
   bool wanted = true;  // false: no block follows
 };
 BlockInput input_of_attention(const Layer& layer);
+// Of a parallel feed-forward part, which reads what attention has read: none.
 BlockInput input_of_mlp(const Layer& layer);
+
+// Writes the input to step.work.x, from a residual that is complete.
+void make_input(LayerStep& step, const BlockInput& input);
 
 // The output of the projection that ends a block: `part`, memory for this shard's part of the sum,
 // or, on a device that holds the whole model, the residual itself or, if the sum has a norm,
@@ -30,9 +34,10 @@ struct SumTarget {
 SumTarget sum_target(const LayerStep& step, const TensorView& part, const TensorView& sum_norm);
 
 // Ends a block whose projection has written `part` or what sum_target() gave. `sum_norm`, [H]: the
-// weight of the sum's norm; rank 0: it has none.
+// weight of the sum's norm; rank 0: it has none. `scale`: multiplies the residual at the end; 1 if
+// the sum has no norm.
 void end_block(LayerStep& step, const TensorView& part, const TensorView& sum_norm,
-               const BlockInput& next);
+               const BlockInput& next, float scale = 1);
 
 // Begins the model: the residual holds the embedding, or, of several ranks, `part` this rank's
 // part.

@@ -38,14 +38,30 @@ double kept_by(const RotarySpec::YarnScaling& scaling, double theta, double rota
   return 1 - std::clamp((i - low) / (high - low), 0.0, 1.0);
 }
 
+// The base of the frequencies (NTK-aware scaling; transformers' rope type "dynamic").
+double theta_of(const RotarySpec& rotary, double rotated, std::int64_t length) {
+  if (!rotary.dynamic || length <= rotary.dynamic->original || rotated <= 2) return rotary.theta;
+  const double factor = rotary.dynamic->factor;
+  const double growth =
+      factor * static_cast<double>(length) / static_cast<double>(rotary.dynamic->original) -
+      (factor - 1);
+  return rotary.theta * std::pow(growth, rotated / (rotated - 2));
+}
+
 }  // namespace
 
-std::vector<double> rotary_frequencies(const RotarySpec& rotary, std::int64_t head_dim) {
+std::vector<double> rotary_frequencies(const RotarySpec& rotary, std::int64_t head_dim,
+                                       std::int64_t length) {
   const auto rotated = static_cast<double>(rotary.rotated == 0 ? head_dim : rotary.rotated);
+  const double theta = theta_of(rotary, rotated, length);
+  const bool is_long = rotary.longrope && length > rotary.longrope->original;
   std::vector<double> result(static_cast<std::size_t>(rotated / 2));
   for (std::size_t i = 0; i < result.size(); ++i) {
     const auto pair = static_cast<double>(i);
-    double frequency = std::pow(rotary.theta, -2 * pair / rotated);
+    double frequency = std::pow(theta, -2 * pair / rotated);
+    if (const auto& scaling = rotary.longrope) {
+      frequency /= (is_long ? scaling->long_factors : scaling->short_factors)[i];
+    }
     if (rotary.llama3) {
       const double kept = kept_by(*rotary.llama3, frequency);
       frequency *= (1 - kept) / rotary.llama3->factor + kept;
@@ -54,7 +70,8 @@ std::vector<double> rotary_frequencies(const RotarySpec& rotary, std::int64_t he
       const double kept = kept_by(*rotary.yarn, rotary.theta, rotated, pair);
       frequency *= (1 - kept) / rotary.yarn->factor + kept;
     }
-    result[i] = frequency / rotary.linear_factor;
+    const bool turns = rotary.turning == 0 || static_cast<std::int64_t>(i) < rotary.turning;
+    result[i] = turns ? frequency / rotary.linear_factor : 0;
   }
   return result;
 }
@@ -75,6 +92,28 @@ std::vector<float> make_rotary_table(const RotarySpec& rotary, std::int64_t head
     }
   }
   return table;
+}
+
+std::vector<float> make_rotary_choices(const RotarySpec& rotary, std::int64_t head_dim,
+                                       std::int64_t positions) {
+  const std::int64_t shortest = rotary.original_length();
+  const std::int64_t longest = rotary.dynamic ? std::max(positions, shortest) : shortest + 1;
+  std::vector<float> choices;
+  for (std::int64_t length = shortest; length <= longest; ++length) {
+    for (const double frequency : rotary_frequencies(rotary, head_dim, length)) {
+      choices.push_back(static_cast<float>(frequency));
+    }
+  }
+  return choices;
+}
+
+std::vector<float> make_query_scales(const QueryScale& scale, std::int64_t positions) {
+  std::vector<float> scales(static_cast<std::size_t>(positions));
+  for (std::size_t p = 0; p < scales.size(); ++p) {
+    const double whole = std::floor(static_cast<double>(p) / scale.original);
+    scales[p] = static_cast<float>(1 + scale.beta * std::log(1 + whole));
+  }
+  return scales;
 }
 
 }  // namespace tandem

@@ -21,7 +21,9 @@ Workspace Workspace::cut(std::int64_t rows) const {
        {&part.residual, &part.x, &part.qkv, &part.attention, &part.gate_up, &part.activation}) {
     *view = view->slice_rows(0, rows);
   }
-  if (part.sum.rank != 0) part.sum = part.sum.slice_rows(0, rows);
+  for (TensorView* view : {&part.sum, &part.angles}) {
+    if (view->rank != 0) *view = view->slice_rows(0, rows);
+  }
   return part;
 }
 
@@ -55,6 +57,12 @@ Workspace lay_out_workspace(const ModelSpec& shape, Shard shard, DType dtype,
   const bool norms_sums = std::ranges::any_of(
       shape.layers, [](const LayerSpec& layer) { return layer.norms != NormPlace::before; });
   if (norms_sums) work.sum = cutter.take(DType::f32, rows, shape.hidden_size);
+  for (std::size_t i = 0; i < shape.rotary.size(); ++i) {
+    const RotarySpec& rotary = shape.rotary[i];
+    if (rotary.original_length() == 0) continue;
+    const std::int64_t pairs = rotary.pairs(shape.rotary_head_dim(i));
+    work.angles = {cutter.take(DType::f32, rows * 2 * pairs), DType::f32, {rows, 2, pairs}};
+  }
   work.sampled = cutter.take(DType::f32, limits.max_samples, shape.hidden_size);
   work.logits = cutter.take(DType::f32, limits.max_samples, shape.vocab_size);
   if (!shard.is_whole()) {

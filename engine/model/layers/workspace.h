@@ -30,6 +30,7 @@ struct Workspace {
   TensorView gate_up;     // [T, 2 ffn]
   TensorView activation;  // [T, ffn]
   TensorView sum;         // [T, H] f32: a block's sum before its norm; rank 0: no layer norms one
+  TensorView angles;      // [T, 2, pairs] f32: of rotary embeddings that depend on lengths; rank 0
   TensorView sampled;     // [S, H] f32: residual of the rows with logits
   TensorView logits;      // [S, vocab] f32
   // In shards only: [S, ..] f32, the adapters' v from all ranks. A step's views of it, and of

@@ -1,5 +1,7 @@
 #include "engine/model/spec/model_spec.h"
 
+#include <algorithm>
+
 namespace tandem {
 namespace {
 
@@ -7,6 +9,9 @@ namespace {
 LayerSpec in_the_shape_of(const LayerSpec& first, LayerSpec layer) {
   layer.attention.rotary = first.attention.rotary;
   layer.attention.window = first.attention.window;
+  layer.attention.kv_heads = first.attention.kv_heads;
+  layer.attention.head_dim = first.attention.head_dim;
+  layer.attention.keys_as_values = first.attention.keys_as_values;
   return layer;
 }
 
@@ -18,9 +23,17 @@ Status check_layer(const ModelSpec& spec, const LayerSpec& layer) {
   };
   const LayerSpec& first = spec.layers.front();
   TANDEM_TRY(refuse(!(in_the_shape_of(first, layer) == first), "layers of different shapes"));
-  TANDEM_TRY(refuse(attention.sinks, "attention sinks"));
-  return refuse(layer.residual_multiplier != 1 && layer.norms != NormPlace::before,
-                "multipliers of the residual beside norms behind a block");
+  const bool before = layer.norms == NormPlace::before;
+  TANDEM_TRY(refuse(layer.residual_multiplier != 1 && !before,
+                    "multipliers of the residual beside norms behind a block"));
+  TANDEM_TRY(refuse(layer.parallel && !before, "parallel blocks with norms behind them"));
+  TANDEM_TRY(refuse(layer.output_scale && before, "scales of a layer without norms behind it"));
+  TANDEM_TRY(refuse(attention.keys_as_values && !attention.v_norm, "keys as values, not normed"));
+  TANDEM_TRY(refuse(attention.rotary != AttentionSpec::kNoRotary &&
+                        attention.head_dim != spec.rotary_head_dim(attention.rotary),
+                    "heads of two sizes with one rotary embedding"));
+  return refuse(spec.norm_centred && (!before || attention.qk_norm != QkNorm::none),
+                "layer norms behind a block, or of queries and keys");
 }
 
 Status check_rotary(const RotarySpec& rotary, std::int64_t head_dim) {
@@ -36,10 +49,13 @@ ModuleTable decoder_modules() {
   const AdaptedModule::Columns hidden = [](Model model, Layer) { return model.hidden_size; };
   const AdaptedModule::Columns q = [](Model, Layer layer) { return layer.attention.q_size(); };
   const AdaptedModule::Columns kv = [](Model, Layer layer) { return layer.attention.kv_size(); };
+  const AdaptedModule::Columns v = [](Model, Layer layer) {
+    return layer.attention.keys_as_values ? 0 : layer.attention.kv_size();
+  };
   const AdaptedModule::Columns ffn = [](Model, Layer layer) { return layer.mlp.size; };
   return ModuleTable({{"self_attn.q_proj", Site::qkv, hidden, q},
                       {"self_attn.k_proj", Site::qkv, hidden, kv},
-                      {"self_attn.v_proj", Site::qkv, hidden, kv},
+                      {"self_attn.v_proj", Site::qkv, hidden, v},
                       {"self_attn.o_proj", Site::o, q, hidden, true},
                       {"mlp.gate_proj", Site::gate_up, hidden, ffn},
                       {"mlp.up_proj", Site::gate_up, hidden, ffn},
@@ -51,8 +67,25 @@ ModuleTable decoder_modules() {
 Status check_computable(const ModelSpec& spec) {
   if (spec.layers.empty()) return invalid("the model has no layers");
   for (const LayerSpec& layer : spec.layers) TANDEM_TRY(check_layer(spec, layer));
-  for (const RotarySpec& rotary : spec.rotary) {
-    TANDEM_TRY(check_rotary(rotary, spec.attention().head_dim));
+  for (std::size_t i = 0; i < spec.rotary.size(); ++i) {
+    TANDEM_TRY(check_rotary(spec.rotary[i], spec.rotary_head_dim(i)));
+  }
+  if (std::ranges::count_if(
+          spec.rotary, [](const RotarySpec& rotary) { return rotary.original_length() > 0; }) > 1) {
+    return invalid("Tandem does not compute two rotary embeddings that depend on lengths yet");
+  }
+  return {};
+}
+
+std::int64_t ModelSpec::rotary_head_dim(std::size_t index) const {
+  const auto used = std::ranges::find(
+      layers, index, [](const LayerSpec& layer) { return layer.attention.rotary; });
+  return used == layers.end() ? attention().head_dim : used->attention.head_dim;
+}
+
+RotaryLengths ModelSpec::rotary_lengths() const {
+  for (const RotarySpec& each : rotary) {
+    if (each.original_length() > 0) return {each.original_length(), each.longrope.has_value()};
   }
   return {};
 }
@@ -62,6 +95,11 @@ ModelSpec decoder_of(const DecoderShape& shape) {
   spec.hidden_size = shape.hidden_size;
   spec.vocab_size = shape.vocab_size;
   spec.max_position_embeddings = shape.max_position_embeddings;
+  if (const auto& dynamic = shape.rotary.dynamic) {  // `original` is the context before scaling
+    spec.max_position_embeddings = std::max(
+        spec.max_position_embeddings,
+        static_cast<std::int64_t>(static_cast<double>(dynamic->original) * dynamic->factor));
+  }
   spec.rms_norm_eps = shape.rms_norm_eps;
   spec.tie_word_embeddings = shape.tie_word_embeddings;
   spec.rotary = {shape.rotary};

@@ -41,19 +41,75 @@ struct RotarySpec {
     bool truncate = true;  // the range of frequencies that are mixed is rounded to whole pairs
     friend bool operator==(const YarnScaling&, const YarnScaling&) = default;
   };
+  // Theta grows with the sequence's length, once it exceeds `original` (rope_type "dynamic").
+  struct DynamicScaling {
+    double factor = 1;
+    std::int64_t original = 0;
+    friend bool operator==(const DynamicScaling&, const DynamicScaling&) = default;
+  };
+  // LongRoPE (Ding et al. 2024; rope_type "longrope"): frequencies are divided by one list, or, in
+  // sequences longer than `original`, by another. [pairs] both.
+  struct LongRopeScaling {
+    std::vector<double> short_factors;
+    std::vector<double> long_factors;
+    std::int64_t original = 0;
+    friend bool operator==(const LongRopeScaling&, const LongRopeScaling&) = default;
+  };
   double theta = 10000;
   std::int64_t rotated = 0;     // elements of a head, from the first on; 0: all
   bool interleaved = false;     // pairs are neighbours, not elements half of `rotated` apart
+  std::int64_t turning = 0;     // pairs that turn; the others have a frequency of 0; 0: all turn
   double attention_factor = 1;  // multiplies cosines and sines
   double linear_factor = 1;     // divides positions (rope_type "linear")
   std::optional<Llama3Scaling> llama3;
   std::optional<YarnScaling> yarn;
+  std::optional<DynamicScaling> dynamic;
+  std::optional<LongRopeScaling> longrope;
+
+  // The pairs of elements that rotate in a head of so many elements.
+  std::int64_t pairs(std::int64_t head_dim) const {
+    return (rotated == 0 ? head_dim : rotated) / 2;
+  }
+  // Sequences of up to this length rotate alike, longer ones by their length. 0: all alike.
+  std::int64_t original_length() const {
+    return dynamic ? dynamic->original : longrope ? longrope->original : 0;
+  }
   friend bool operator==(const RotarySpec&, const RotarySpec&) = default;
+};
+
+// How the lengths of sequences choose their rotary embedding. A token at position p rotates by the
+// length max(p + 1, of(...)) of its sequence.
+struct RotaryLengths {
+  std::int64_t original = 0;  // as RotarySpec::original_length()
+  // All tokens of a sequence rotate by its whole length, so its keys are computed again when it
+  // outgrows `original` (LongRoPE). False: the prompt's tokens rotate by the prompt's length, and
+  // each later one by the length that it gives the sequence.
+  bool whole = false;
+
+  // The least length by which tokens of a sequence rotate; 0: none, as it is not above `original`.
+  // Equal values mean equal keys.
+  std::int64_t of(std::int64_t prompt_len, std::int64_t num_tokens) const {
+    const std::int64_t length = whole ? num_tokens : prompt_len;
+    if (original == 0 || length <= original) return 0;
+    return whole ? original + 1 : length;
+  }
+  // True if the keys of a sequence that were computed for the length `used` no longer count.
+  bool outgrown(std::int64_t used, std::int64_t num_tokens) const {
+    return whole && used != of(0, num_tokens);
+  }
 };
 
 // The norm of queries and keys before the rotary embedding: none, over each head, or over all heads
 // together (OLMo 2).
 enum class QkNorm : std::uint8_t { none, head, all_heads };
+
+// Multiplies the query at position p by 1 + beta ln(1 + floor(p / original)), so that attention
+// stays sharp in long contexts (Llama 4's temperature tuning).
+struct QueryScale {
+  double beta = 0;  // 0: queries stay
+  double original = 1;
+  friend bool operator==(const QueryScale&, const QueryScale&) = default;
+};
 
 // The mixer of a layer: attention with grouped queries over a paged KV cache.
 struct AttentionSpec {
@@ -66,7 +122,10 @@ struct AttentionSpec {
   std::int64_t window = 0;    // keys that a token sees, itself included; 0: the whole context
   double softcap = 0;         // scores become softcap * tanh(score / softcap); 0: they stay
   bool sinks = false;         // a learnt logit beside each head's scores
+  QueryScale query_scale;     // the same in all layers
   QkNorm qk_norm = QkNorm::none;
+  bool v_norm = false;          // each head's values are normed, without a weight
+  bool keys_as_values = false;  // values are keys before norm and rotation, and then normed
   bool qkv_bias = false;
   bool o_bias = false;
 
@@ -90,8 +149,10 @@ struct LayerSpec {
   AttentionSpec attention;
   MlpSpec mlp;
   NormPlace norms = NormPlace::before;
+  bool parallel = false;  // the feed-forward part reads the same normed input as attention
   // Multiplies the sum that a block adds to the residual; the same in all layers.
   double residual_multiplier = 1;
+  bool output_scale = false;  // a number of the checkpoint multiplies the residual behind the layer
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
 };
 
@@ -110,9 +171,11 @@ struct TensorNames {
   std::string_view q = "self_attn.q_proj", k = "self_attn.k_proj", v = "self_attn.v_proj";
   std::string_view q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm";
   std::string_view o = "self_attn.o_proj";
+  std::string_view sinks = "self_attn.sinks";  // [heads]
   std::string_view attention_out_norm = "post_attention_layernorm";
   std::string_view mlp_norm = "post_attention_layernorm";
   std::string_view mlp_out_norm = "post_feedforward_layernorm";
+  std::string_view output_scale = "layer_scalar";  // [1]
   std::string_view gate = "mlp.gate_proj", up = "mlp.up_proj", down = "mlp.down_proj";
 };
 
@@ -123,6 +186,7 @@ struct ModelSpec {
   std::int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-5;
   bool norm_adds_one = false;  // norms multiply by 1 + weight
+  bool norm_centred = false;   // norms take the mean off first (LayerNorm without a bias)
   double embedding_multiplier = 1;
   double logits_multiplier = 1;
   double logits_softcap = 0;         // logits become softcap * tanh(logit / softcap); 0: they stay
@@ -139,12 +203,15 @@ struct ModelSpec {
   const LayerSpec& layer(std::int64_t index) const {
     return layers[static_cast<std::size_t>(index)];
   }
-  // Those of the first layer, which must exist. check_computable() makes sure that all layers have
-  // the same sizes.
+  // Those of the first layer, which must exist. Feed-forward parts have the same size in all
+  // layers, heads need not.
   const AttentionSpec& attention() const { return layers.front().attention; }
   const MlpSpec& mlp() const { return layers.front().mlp; }
   std::int64_t q_size() const { return attention().q_size(); }
   std::int64_t kv_size() const { return attention().kv_size(); }
+  RotaryLengths rotary_lengths() const;
+  // The head size of the layers with this rotary embedding.
+  std::int64_t rotary_head_dim(std::size_t index) const;
 };
 
 // A decoder whose layers are all the same, as a few numbers: families of dense models read one and

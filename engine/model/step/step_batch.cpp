@@ -67,7 +67,7 @@ Result<StepBatch> StepBatch::create(Device& device, const StepLimits& limits) {
   batch.page_ids_.resize(static_cast<std::size_t>(limits.page_groups));
   const auto groups = static_cast<std::size_t>(limits.page_groups);
   const std::size_t bytes =
-      (3 + groups) * room<std::int32_t>(limits.max_rows) +
+      (4 + groups) * room<std::int32_t>(limits.max_rows) +
       room<AttentionSequence>(limits.max_sequences) +
       2 * (room<LoraSegment>(limits.max_sequences) + room<std::int32_t>(limits.max_samples)) +
       room<ColdGroup>(kMaxColdGroups) + room<std::uint32_t>(kMaxColdGroups) +
@@ -85,8 +85,8 @@ Result<StepBatch> StepBatch::create(Device& device, const StepLimits& limits) {
 }
 
 void StepBatch::clear() {
-  for (auto* list :
-       {&ids_, &positions_, &lora_rows_, &sample_rows_, &history_, &sampled_lora_rows_}) {
+  for (auto* list : {&ids_, &positions_, &lengths_, &lora_rows_, &sample_rows_, &history_,
+                     &sampled_lora_rows_}) {
     list->clear();
   }
   for (auto* groups : {&slots_, &page_ids_}) {
@@ -109,7 +109,7 @@ void StepBatch::clear() {
 
 std::int32_t StepBatch::add_sequence(std::span<const std::int32_t> tokens, std::int64_t start,
                                      std::span<const PageId> pages, std::int32_t page_tokens,
-                                     AdapterSlot adapter) {
+                                     AdapterSlot adapter, std::int64_t rotary_length) {
   const std::int32_t first = num_rows();
   const auto count = static_cast<std::int32_t>(tokens.size());
   const std::int64_t end = start + count;
@@ -131,6 +131,7 @@ std::int32_t StepBatch::add_sequence(std::span<const std::int32_t> tokens, std::
   }
   for (std::int64_t position = start; position < end; ++position) {
     positions_.push_back(static_cast<std::int32_t>(position));
+    lengths_.push_back(static_cast<std::int32_t>(std::max(position + 1, rotary_length)));
   }
   ids_.insert(ids_.end(), tokens.begin(), tokens.end());
   // Sequences that share a later page share the first one, too (PrefixCache), in every group.
@@ -287,6 +288,7 @@ StepInput StepBatch::pack(std::byte* pinned, Used& used) const {
   input.num_rows = num_rows();
   input.ids = packer.put(ids_, limits_.max_rows);
   input.positions = packer.put(positions_, limits_.max_rows);
+  input.lengths = packer.put(lengths_, limits_.max_rows);
   input.slots = packer.put(slots_.front(), limits_.max_rows);
   for (std::size_t group = 1; group < slots_.size(); ++group) {
     (void)packer.put(slots_[group], limits_.max_rows);
@@ -343,6 +345,7 @@ void StepBatch::fill_up() {
   const auto rows = static_cast<std::size_t>(bounds_.rows);
   ids_.resize(rows, 0);
   positions_.resize(rows, 0);
+  lengths_.resize(rows, 0);
   for (std::vector<std::int32_t>& slots : slots_) slots.resize(rows, -1);
   sample_rows_.resize(rows, 0);
   sequences_.resize(rows, {0, 0, 0, 0, 0});

@@ -57,8 +57,9 @@ struct StepInput {
   std::int32_t num_rows = 0;
   const std::int32_t* ids = nullptr;
   const std::int32_t* positions = nullptr;
-  const std::int32_t* slots = nullptr;  // of the first group of layers; see slots_of()
-  std::int32_t slot_stride = 0;         // between two groups
+  const std::int32_t* lengths = nullptr;  // of its sequence, by which each row rotates
+  const std::int32_t* slots = nullptr;    // of the first group of layers; see slots_of()
+  std::int32_t slot_stride = 0;           // between two groups
   std::int32_t num_sequences = 0;
   const AttentionSequence* sequences = nullptr;
   const AttentionSequence* host_sequences = nullptr;  // the same in host memory, for planning
@@ -111,11 +112,12 @@ class StepBatch {
   void clear();
 
   // Adds `tokens` at positions start, start + 1, ... of a sequence with these `pages`: a block
-  // table for each group, of equal lengths, that covers all positions up to the last token. Returns
-  // the index of the first row.
+  // table for each group, of equal lengths, that covers all positions up to the last token. They
+  // rotate by the sequence's length up to each of them, but at least by `rotary_length`
+  // (RotaryLengths). Returns the index of the first row.
   std::int32_t add_sequence(std::span<const std::int32_t> tokens, std::int64_t start,
                             std::span<const PageId> pages, std::int32_t page_tokens,
-                            AdapterSlot adapter);
+                            AdapterSlot adapter, std::int64_t rotary_length = 0);
 
   // Requests logits of `row`, sampled according to `how` (whose indices into history and biases are
   // filled in here). `history`: the prompt, then the output; empty without penalties.
@@ -187,7 +189,7 @@ class StepBatch {
   };
 
   StepLimits limits_;
-  std::vector<std::int32_t> ids_, positions_, lora_rows_, sample_rows_, history_,
+  std::vector<std::int32_t> ids_, positions_, lengths_, lora_rows_, sample_rows_, history_,
       sampled_lora_rows_;
   std::vector<std::vector<std::int32_t>> slots_, page_ids_;  // by group
   std::vector<AttentionSequence> sequences_;

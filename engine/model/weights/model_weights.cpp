@@ -112,6 +112,20 @@ Status check_formats(const WeightLayout& layout, const Device& device) {
   return check(layout.head);
 }
 
+// The numbers by which layers multiply the residual, which the CPU passes to the operations.
+Status read_output_scales(const ModelSpec& spec, const WeightSource& source, WeightLayout& layout) {
+  for (std::int64_t i = 0; i < spec.num_layers(); ++i) {
+    if (!spec.layer(i).output_scale) continue;
+    const std::string name = std::string(spec.names.root) +
+                             fmt::format(fmt::runtime(spec.names.layer), i) +
+                             std::string(spec.names.output_scale);
+    constexpr std::int64_t kOne[] = {1};
+    float& scale = layout.layers[static_cast<std::size_t>(i)].output_scale;
+    TANDEM_TRY(source.read(name, kOne, DType::f32, &scale));
+  }
+  return {};
+}
+
 }  // namespace
 
 std::size_t ModelWeights::bytes_needed(const ModelSpec& spec, Shard shard, DType dtype) {
@@ -144,6 +158,7 @@ Result<ModelWeights> ModelWeights::load(const ModelSpec& shape, Shard shard,
   const std::size_t total = measured.bytes;
   TANDEM_ASSIGN(weights.buffer_, device.allocate(total, "the model's weights"));
   weights.layout_ = lay_out_weights(spec, shard, dtype, weights.buffer_.data());
+  TANDEM_TRY(read_output_scales(spec, source, weights.layout_));
   const std::vector<WeightPiece> pieces = std::exchange(weights.layout_.pieces, {});
   if (!weights.buffer_.host_visible()) {
     TANDEM_TRY(read_through_staging(source, pieces, device, progress, total));

@@ -92,6 +92,13 @@ class LayerLayout {
   TensorView biases(const Projections& projections) {
     return layout_.bias(shares(projections, ".bias"));
   }
+  // This rank's part of a vector with an f32 for each head, all of which is loaded. Its name has no
+  // suffix.
+  TensorView of_heads(std::string_view name, std::int64_t heads) {
+    const TensorView all =
+        layout_.norm(prefix_ + std::string(name), shard_.size * heads, /*adds_one=*/false);
+    return all.slice_cols(shard_.rank * heads, heads);
+  }
   // This rank's columns of a projection whose results the ranks add up. `in`: the rank's.
   TensorView rows(std::string_view name, std::int64_t out, std::int64_t in) {
     return layout_.matrix({{weight(name), out}}, in, shard_.rank * in, shard_.size * in);
@@ -139,17 +146,20 @@ LayerWeights lay_out_layer(Layout& layout, const ModelSpec& spec, const LayerSpe
   const bool norms_inputs = shape.norms != NormPlace::behind;
   const bool norms_sums = shape.norms != NormPlace::before;
   if (norms_inputs) w.attention_norm = layer.norm(names.attention_norm, hidden);
-  w.qkv = layer.columns({{names.q, q}, {names.k, kv}, {names.v, kv}}, hidden);
-  if (attention.qkv_bias) w.qkv_bias = layer.biases({{names.q, q}, {names.k, kv}, {names.v, kv}});
+  LayerLayout::Projections qkv = {{names.q, q}, {names.k, kv}, {names.v, kv}};
+  if (attention.keys_as_values) qkv.pop_back();
+  w.qkv = layer.columns(qkv, hidden);
+  if (attention.qkv_bias) w.qkv_bias = layer.biases(qkv);
   if (attention.qk_norm != QkNorm::none) {
     const bool by_head = attention.qk_norm == QkNorm::head;
     w.q_norm = layer.norm(names.q_norm, by_head ? attention.head_dim : q);
     w.k_norm = layer.norm(names.k_norm, by_head ? attention.head_dim : kv);
   }
+  if (attention.sinks) w.sinks = layer.of_heads(names.sinks, attention.heads);
   w.o = layer.rows(names.o, hidden, q);
   if (attention.o_bias && shard.rank == 0) w.o_bias = layer.whole_bias(names.o, hidden);
   if (norms_sums) w.attention_out_norm = layer.norm(names.attention_out_norm, hidden);
-  if (norms_inputs) w.mlp_norm = layer.norm(names.mlp_norm, hidden);
+  if (norms_inputs && !shape.parallel) w.mlp_norm = layer.norm(names.mlp_norm, hidden);
   const LayerLayout::Projections gate_up = {{names.gate, shape.mlp.size},
                                             {names.up, shape.mlp.size}};
   w.gate_up = layer.columns(gate_up, hidden);

@@ -19,10 +19,11 @@ namespace tandem {
 // have the compute dtype. Vectors that the layer does not have are of rank 0.
 struct LayerWeights {
   TensorView attention_norm;  // [H]
-  Weight qkv;                 // [q + 2 kv, H]
+  Weight qkv;                 // [q + 2 kv, H]; [q + kv, H] if keys are values, too
   TensorView qkv_bias;        // [q + 2 kv]
   TensorView q_norm;          // [d], or [q] if the norm is over all heads
   TensorView k_norm;          // [d], or [kv]
+  TensorView sinks;           // [heads] f32
   Weight o;                   // [H, q]
   TensorView o_bias;          // [H]; in shards only on rank 0, as the ranks' results are added up
   TensorView attention_out_norm;  // [H]
@@ -32,6 +33,7 @@ struct LayerWeights {
   Weight down;                    // [H, ffn]
   TensorView down_bias;           // [H]; in shards only on rank 0
   TensorView mlp_out_norm;        // [H]
+  float output_scale = 1;         // read by ModelWeights::load
 };
 
 // A tensor of the checkpoint, or a block of it, and its place in device memory.

@@ -91,6 +91,9 @@ Status Attention::plan(const AttentionPlan& plan, cudaStream_t stream) {
   next_ = (next_ + 1) % kRing;
   TANDEM_TRY(cuda_status(cudaEventSynchronize(slot.copied), "waiting for an attention plan"));
   planned_ = planner_.plan(plan, slot.pinned);
+  heads_ = plan.heads;
+  kv_heads_ = plan.kv_heads;
+  head_dim_ = plan.head_dim;
   if (!planned_.fits) return {};
   TANDEM_TRY(launch_upload(plan_, slot.pinned, planned_.bytes, stream));
   return cuda_status(cudaEventRecord(slot.copied, stream), "copying an attention plan");
@@ -98,8 +101,10 @@ Status Attention::plan(const AttentionPlan& plan, cudaStream_t stream) {
 
 Status Attention::run(const AttentionArgs& args, cudaStream_t stream) {
   if (args.q.rows() == 0 || args.num_sequences == 0) return {};
-  const bool tiled =
-      planned_.fits && keys_aligned(args) && rows_aligned(args.q, 4) && rows_aligned(args.out, 4);
+  const bool planned = planned_.fits && args.q.dim[1] == heads_ && args.kv_heads == kv_heads_ &&
+                       args.q.cols() == head_dim_;
+  const bool tiled = planned && args.sinks.rank == 0 && keys_aligned(args) &&
+                     rows_aligned(args.q, 4) && rows_aligned(args.out, 4);
   const bool prefill = planned_.prefill_tiles > 0 || planned_.hopper_tiles > 0;
   if (!tiled || (prefill && (!rows_aligned(args.q, 16) || !rows_aligned(args.out, 16) ||
                              !args.out.is_dense()))) {

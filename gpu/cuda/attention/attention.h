@@ -37,8 +37,9 @@ class Attention {
   // memory; only waits if kRing plans are enqueued that the stream has not reached yet.
   Status plan(const AttentionPlan& plan, cudaStream_t stream);
 
-  // Requires a plan() of the same step on the same stream. Rows of q start at multiples of 16 bytes
-  // and `out` is dense; otherwise the simple kernel is used, which is far slower. May be captured.
+  // Requires a plan() of the same step on the same stream. Rows of q start at multiples of 16
+  // bytes, `out` is dense, and the heads are those of the plan; otherwise the simple kernel is
+  // used, which is far slower. May be captured.
   Status run(const AttentionArgs& args, cudaStream_t stream);
 
  private:
@@ -56,6 +57,10 @@ class Attention {
   const bool hopper_;
   AttentionPlanner planner_;
   PlannedAttention planned_;
+  // The heads of the plan, their number and size.
+  std::int64_t heads_ = 0;
+  std::int64_t kv_heads_ = 0;
+  std::int64_t head_dim_ = 0;
   std::array<Slot, kRing> ring_;
   int next_ = 0;
   std::byte* plan_ = nullptr;         // device, planner_.max_bytes()

@@ -19,6 +19,7 @@ AttentionOperands operands_of(const AttentionArgs& args) {
   operands.scale = args.scale;
   operands.window = args.window;
   operands.softcap = args.softcap;
+  operands.sinks = static_cast<const float*>(args.sinks.data);
   operands.cache = args.cache;
   operands.sequences = args.sequences;
   operands.page_ids = args.page_ids;

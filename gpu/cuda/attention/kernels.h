@@ -25,6 +25,7 @@ struct AttentionOperands {
   float scale = 0;
   std::int32_t window = 0;
   float softcap = 0;
+  const float* sinks = nullptr;  // [heads]; null: none
   KvLayer cache;
   const AttentionSequence* sequences = nullptr;
   const std::int32_t* page_ids = nullptr;
@@ -97,9 +98,9 @@ std::int32_t prefill_tile_rows(DType dtype, std::int64_t head_dim);
 // Requires dense `out`, and 16-byte aligned keys and rows of q.
 Status launch_prefill_attention(const PrefillArgs& args, cudaStream_t stream);
 
-// ---- simple: any dtype, d up to 256, any stride ------------------------------------------------
+// ---- simple: any dtype, d up to 512, any stride, sinks -----------------------------------------
 
-constexpr std::int64_t kMaxSimpleHeadDim = 256;
+constexpr std::int64_t kMaxSimpleHeadDim = 512;
 Status launch_simple_attention(const AttentionArgs& args, cudaStream_t stream);
 
 }  // namespace tandem::cuda

@@ -1,7 +1,7 @@
 // out[t, h] = softmax(scale q[t, h] K^T) V, in the simplest form. One block per row, sequence and
 // query head; its warps take every kWarps-th key, a lane holds d / 32 of the output. Grid: max_rows
-// x sequences x heads. Not tuned: it serves f32, windows, softcaps, and head sizes and strides that
-// the other kernels do not support.
+// x sequences x heads. Not tuned: it serves f32, sinks, and head sizes and strides that the other
+// kernels do not support.
 #include <cmath>
 
 #include "gpu/cuda/attention/kernels.h"
@@ -39,8 +39,10 @@ __global__ __launch_bounds__(kWarps * 32) void simple_attention(
     q[i] = lane + 32 * i < d ? to_float(from[lane + 32 * i]) : 0.0F;
     out[i] = 0;
   }
-  float max = -INFINITY;
-  float sum = 0;
+  // A sink is a score that one warp has seen before all others, with a value of zero.
+  const bool has_sink = args.sinks != nullptr && warp == 0;
+  float max = has_sink ? args.sinks[h] : -INFINITY;
+  float sum = has_sink ? 1 : 0;
   const std::int64_t values = static_cast<std::int64_t>(args.kv_heads) * cache.page_tokens * d;
   for (std::int32_t key = first_key + warp; key < keys; key += kWarps) {
     const std::int64_t page = args.page_ids[sequence.pages + key / cache.page_tokens];

@@ -1,6 +1,7 @@
-// residual += norm(sum), or += sum; out = norm(residual), or = residual. A block per row, which it
-// reads once for each of the two means and once more to write: the later reads find it in the
-// caches. Bound by memory: sum and residual read, residual and out written.
+// residual = scale (residual + norm(sum)), or scale (residual + sum); out = norm(residual), or =
+// residual. A block per row, which it reads once for each of the two means and once more to write:
+// the later reads find it in the caches. Bound by memory: sum and residual read, residual and out
+// written.
 #include <algorithm>
 
 #include "gpu/cuda/base/dispatch.h"
@@ -25,6 +26,7 @@ struct AddNormParams {
   std::int64_t out_stride;
   std::int32_t width;
   float eps;
+  float scale;
 };
 
 // The sum of all threads' values, in each of them. `sums` is not read or written by anything else
@@ -79,7 +81,7 @@ __global__ void __launch_bounds__(kMostThreads) add_norm(AddNormParams p) {
         for (int j = 0; j < V; ++j) added[j] *= factor * weight[j];
       }
 #pragma unroll
-      for (int j = 0; j < V; ++j) values[j] += added[j];
+      for (int j = 0; j < V; ++j) values[j] = p.scale * (values[j] + added[j]);
       store_row<V>(residual + i, values);
     }
 #pragma unroll
@@ -132,6 +134,7 @@ Status launch_add_norm(const AddNormArgs& args, cudaStream_t stream) {
   p.weight = floats_of(args.weight);
   p.width = static_cast<std::int32_t>(args.residual.cols());
   p.eps = args.eps;
+  p.scale = args.scale;
   const std::int64_t rows = args.residual.rows();
   if (args.out.rank == 0) return launch<float>(p, rows, wide, stream);
   p.out = args.out.data;

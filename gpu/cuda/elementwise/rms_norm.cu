@@ -1,4 +1,5 @@
-// out[r] = x[r] / sqrt(mean(x[r]^2) + eps) * weight, over the last dimension.
+// out[r] = x[r] / sqrt(mean(x[r]^2) + eps) * weight, over the last dimension; x[r] - mean(x[r]) in
+// place of x[r] if the norm is centred.
 //
 // Wide rows (hidden sizes): one block per row. The row stays in registers between sum and scaling;
 // the weights are loaded before earlier kernels have ended. Narrow rows (heads), odd sizes: a warp
@@ -22,7 +23,7 @@ constexpr std::int64_t kNarrow = 512;
 struct NormParams {
   const void* x;
   std::int64_t x_stride[2];  // row, head
-  const float* weight;
+  const float* weight;       // null: 1
   void* out;
   std::int64_t out_stride[2];
   std::int64_t rows;  // all heads included
@@ -39,17 +40,27 @@ __device__ __forceinline__ float warp_sum(float value) {
   return value;
 }
 
-template <typename X, typename Y, int kItems>
+// The sum over the threads of a block; `sums`: shared memory of a value for each warp.
+__device__ __forceinline__ float block_sum(float value, float* sums) {
+  value = warp_sum(value);
+  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = value;
+  __syncthreads();
+  const int warps = blockDim.x / 32;
+  return warp_sum(threadIdx.x % 32 < warps ? sums[threadIdx.x % 32] : 0.0F);
+}
+
+template <typename X, typename Y, int kItems, bool kCentred>
 __global__ void rms_norm_block(NormParams p) {
   allow_next_kernel();
   constexpr int V = kRowVector;
   __shared__ float sums[kMaxThreads / 32];
+  __shared__ float sums_of_x[kMaxThreads / 32];
   const std::int64_t row = blockIdx.x;
   float weight[kItems][V];
 #pragma unroll
   for (int item = 0; item < kItems; ++item) {
     const int i = (item * blockDim.x + threadIdx.x) * V;
-    if (i < p.width) load_row<V>(p.weight + i, weight[item]);
+    if (i < p.width && p.weight != nullptr) load_row<V>(p.weight + i, weight[item]);
   }
   wait_for_previous_kernels();
 
@@ -61,26 +72,44 @@ __global__ void rms_norm_block(NormParams p) {
     if (i >= p.width) continue;
     load_row<V>(static_cast<const X*>(p.x) + row * p.x_stride[0] + i, x[item]);
 #pragma unroll
-    for (int j = 0; j < V; ++j) sum += x[item][j] * x[item][j];
+    for (int j = 0; j < V; ++j) sum += kCentred ? x[item][j] : x[item][j] * x[item][j];
   }
-  sum = warp_sum(sum);
-  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
-  __syncthreads();
-  const int warps = blockDim.x / 32;
-  sum = warp_sum(threadIdx.x % 32 < warps ? sums[threadIdx.x % 32] : 0.0F);
+  if constexpr (kCentred) {
+    const float mean = block_sum(sum, sums_of_x) / static_cast<float>(p.width);
+    sum = 0;
+#pragma unroll
+    for (int item = 0; item < kItems; ++item) {
+      if (static_cast<int>((item * blockDim.x + threadIdx.x) * V) >= p.width) continue;
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        x[item][j] -= mean;
+        sum += x[item][j] * x[item][j];
+      }
+    }
+  }
+  sum = block_sum(sum, sums);
   const float factor = 1.0F / sqrtf(sum / static_cast<float>(p.width) + p.eps);
 #pragma unroll
   for (int item = 0; item < kItems; ++item) {
     const int i = (item * blockDim.x + threadIdx.x) * V;
     if (i >= p.width) continue;
 #pragma unroll
-    for (int j = 0; j < V; ++j) x[item][j] *= factor * weight[item][j];
+    for (int j = 0; j < V; ++j)
+      x[item][j] *= p.weight == nullptr ? factor : factor * weight[item][j];
     store_row<V>(static_cast<Y*>(p.out) + row * p.out_stride[0] + i, x[item]);
   }
 }
 
+// Sums over the threads that share a row.
+__device__ __forceinline__ float lanes_sum(float value, int lanes) {
+  for (int offset = lanes / 2; offset > 0; offset /= 2) {
+    value += __shfl_xor_sync(0xffffffffU, value, offset);
+  }
+  return value;
+}
+
 // A power-of-two number of threads, `lanes`, shares a row within a warp.
-template <typename X, typename Y, int V>
+template <typename X, typename Y, int V, bool kCentred>
 __global__ void rms_norm_lanes(NormParams p, int lanes) {
   allow_next_kernel();
   const std::int64_t row =
@@ -93,29 +122,39 @@ __global__ void rms_norm_lanes(NormParams p, int lanes) {
   const int end = row < p.rows ? p.width : 0;  // all lanes of a warp take part in its sums
   wait_for_previous_kernels();
 
+  float mean = 0;
+  if constexpr (kCentred) {
+    for (int i = first; i < end; i += lanes * V) {
+      float values[V];
+      load_row<V>(x + i, values);
+#pragma unroll
+      for (int j = 0; j < V; ++j) mean += values[j];
+    }
+    mean = lanes_sum(mean, lanes) / static_cast<float>(p.width);
+  }
   float sum = 0;
   for (int i = first; i < end; i += lanes * V) {
     float values[V];
     load_row<V>(x + i, values);
 #pragma unroll
-    for (int j = 0; j < V; ++j) sum += values[j] * values[j];
+    for (int j = 0; j < V; ++j) sum += (values[j] - mean) * (values[j] - mean);
   }
-  for (int offset = lanes / 2; offset > 0; offset /= 2) {
-    sum += __shfl_xor_sync(0xffffffffU, sum, offset);
-  }
+  sum = lanes_sum(sum, lanes);
   const float factor = 1.0F / sqrtf(sum / static_cast<float>(p.width) + p.eps);
   for (int i = first; i < end; i += lanes * V) {
     float values[V];
     float weight[V];
     load_row<V>(x + i, values);
-    load_row<V>(p.weight + i, weight);
+    if (p.weight != nullptr) load_row<V>(p.weight + i, weight);
 #pragma unroll
-    for (int j = 0; j < V; ++j) values[j] *= factor * weight[j];
+    for (int j = 0; j < V; ++j) {
+      values[j] = (values[j] - mean) * (p.weight == nullptr ? factor : factor * weight[j]);
+    }
     store_row<V>(out + i, values);
   }
 }
 
-template <typename X, typename Y>
+template <typename X, typename Y, bool kCentred = false>
 Status launch(const NormParams& p, bool wide, cudaStream_t stream) {
   const char* const what = "rms_norm";
   const std::int64_t vectors = ceil_div(p.width, kRowVector);
@@ -124,8 +163,9 @@ Status launch(const NormParams& p, bool wide, cudaStream_t stream) {
     const auto threads = static_cast<unsigned>(ceil_div(ceil_div(vectors, items), 32) * 32);
     const LaunchShape shape{
         .grid = dim3(static_cast<unsigned>(p.rows)), .block = dim3(threads), .overlap = true};
-    return items == 1 ? launch_kernel(what, shape, stream, rms_norm_block<X, Y, 1>, p)
-                      : launch_kernel(what, shape, stream, rms_norm_block<X, Y, kMaxItems>, p);
+    return items == 1
+               ? launch_kernel(what, shape, stream, rms_norm_block<X, Y, 1, kCentred>, p)
+               : launch_kernel(what, shape, stream, rms_norm_block<X, Y, kMaxItems, kCentred>, p);
   }
   int lanes = 1;
   while (lanes < 32 && lanes * (wide ? kRowVector : 1) < p.width) lanes *= 2;
@@ -133,8 +173,9 @@ Status launch(const NormParams& p, bool wide, cudaStream_t stream) {
       .grid = dim3(static_cast<unsigned>(ceil_div(p.rows * lanes, kLaneThreads))),
       .block = dim3(kLaneThreads),
       .overlap = true};
-  return wide ? launch_kernel(what, shape, stream, rms_norm_lanes<X, Y, kRowVector>, p, lanes)
-              : launch_kernel(what, shape, stream, rms_norm_lanes<X, Y, 1>, p, lanes);
+  return wide ? launch_kernel(what, shape, stream, rms_norm_lanes<X, Y, kRowVector, kCentred>, p,
+                              lanes)
+              : launch_kernel(what, shape, stream, rms_norm_lanes<X, Y, 1, kCentred>, p, lanes);
 }
 
 }  // namespace
@@ -153,10 +194,17 @@ Status launch_rms_norm(const RmsNormArgs& args, cudaStream_t stream) {
                      heads,
                      static_cast<std::int32_t>(args.x.cols()),
                      args.eps};
-  const bool wide = rows_aligned(args.x) && rows_aligned(args.weight) && rows_aligned(args.out) &&
-                    p.width % kRowVector == 0;
+  const bool wide = rows_aligned(args.x) && (args.weight.rank == 0 || rows_aligned(args.weight)) &&
+                    rows_aligned(args.out) && p.width % kRowVector == 0;
   return dispatch_dtype(args.x.dtype, [&](auto x_type) {
     using X = typename decltype(x_type)::type;
+    if constexpr (std::is_same_v<X, float>) {
+      if (args.centred) {
+        return dispatch_dtype(args.out.dtype, [&](auto out_type) {
+          return launch<X, typename decltype(out_type)::type, true>(p, wide, stream);
+        });
+      }
+    }
     if (args.out.dtype == args.x.dtype) return launch<X, X>(p, wide, stream);
     if constexpr (std::is_same_v<X, float>) {
       return dispatch_dtype(args.out.dtype, [&](auto out_type) {

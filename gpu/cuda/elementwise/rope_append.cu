@@ -3,7 +3,8 @@
 //   cache[slot] = k, v.
 // Grid: rows x chunks of the row's pairs. Bound by memory: q, k and v are read once, q and the
 // cache are written once. Two kernels: if all of a head rotates as halves, a thread rotates or
-// copies V pairs of one head; if a part of it does, or neighbours form the pairs, it has one pair.
+// copies V pairs of one head; otherwise (a part of it, neighbours as pairs, angles of this step),
+// it has one pair.
 #include "gpu/cuda/base/dispatch.h"
 #include "gpu/cuda/base/launch.h"
 #include "gpu/cuda/elementwise/elementwise.h"
@@ -33,10 +34,18 @@ struct RopeAppendParams {
   std::int32_t page_tokens;
   std::int32_t heads;
   std::int32_t kv_heads;
+  const float* q_scale;  // null: none
+  std::int64_t num_scales;
   std::int32_t half;   // d / 2
   std::int32_t pairs;  // n
   bool interleaved;
 };
+
+__device__ __forceinline__ float scale_of_query(const RopeAppendParams& p, std::int32_t position) {
+  if (p.q_scale == nullptr) return 1;
+  if (position < 0 || position >= p.num_scales) __trap();
+  return __ldcg(p.q_scale + position);
+}
 
 template <typename T, int V>
 __global__ void rope_append(RopeAppendParams p) {
@@ -55,6 +64,7 @@ __global__ void rope_append(RopeAppendParams p) {
   const std::int64_t t = blockIdx.x;
   float cosine[V];
   float sine[V];
+  float scale = 1;
   std::int64_t slot = -1;
   if (is_query || is_key) {
     const std::int32_t position = __ldcg(p.positions + t);
@@ -62,6 +72,7 @@ __global__ void rope_append(RopeAppendParams p) {
     const float* const angles = p.cos_sin + position * p.position_stride + i;
     load_row<V>(angles, cosine);
     load_row<V>(angles + p.angle_stride, sine);
+    if (is_query) scale = scale_of_query(p, position);
   }
   if (!is_query) slot = __ldcg(p.slots + t);
   wait_for_previous_kernels();
@@ -76,8 +87,8 @@ __global__ void rope_append(RopeAppendParams p) {
     for (int j = 0; j < V; ++j) {
       const float a = low[j];
       const float b = high[j];
-      low[j] = a * cosine[j] - b * sine[j];
-      high[j] = b * cosine[j] + a * sine[j];
+      low[j] = scale * (a * cosine[j] - b * sine[j]);
+      high[j] = scale * (b * cosine[j] + a * sine[j]);
     }
   }
   if (is_query) {
@@ -119,7 +130,7 @@ __global__ void rope_append_pairs(RopeAppendParams p) {
   T a = from[first];
   T b = from[second];
   if (rotates) {
-    const std::int32_t position = p.positions[t];
+    const std::int64_t position = p.positions == nullptr ? t : p.positions[t];
     if (position < 0 || position >= p.num_positions) __trap();
     const float* const angles = p.cos_sin + position * p.position_stride + i;
     const float cosine = angles[0];
@@ -130,8 +141,9 @@ __global__ void rope_append_pairs(RopeAppendParams p) {
     b = from_float<T>(x_b * cosine + x_a * sine);
   }
   if (is_query) {
-    from[first] = a;
-    from[second] = b;
+    const float scale = p.q_scale == nullptr ? 1.0F : scale_of_query(p, p.positions[t]);
+    from[first] = from_float<T>(to_float(a) * scale);
+    from[second] = from_float<T>(to_float(b) * scale);
     return;
   }
   const std::int64_t slot = p.slots[t];
@@ -183,6 +195,8 @@ Status launch_rope_append(const RopeAppendArgs& args, cudaStream_t stream) {
                            args.cache.page_tokens,
                            static_cast<std::int32_t>(args.q.dim[1]),
                            static_cast<std::int32_t>(args.k.dim[1]),
+                           static_cast<const float*>(args.q_scale.data),
+                           args.q_scale.rank == 0 ? 0 : args.q_scale.dim[0],
                            static_cast<std::int32_t>(args.q.cols() / 2),
                            static_cast<std::int32_t>(rotates ? args.cos_sin.cols() : 0),
                            args.interleaved};
@@ -193,7 +207,11 @@ Status launch_rope_append(const RopeAppendArgs& args, cudaStream_t stream) {
                     p.page_stride * size % 16 == 0;
   return dispatch_dtype(args.q.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    if (p.pairs != p.half || p.interleaved) return launch_pairs<T>(p, args.q.rows(), stream);
+    // A table without positions is of this step, and may be read only once earlier kernels have
+    // ended.
+    if (p.pairs != p.half || p.interleaved || p.positions == nullptr) {
+      return launch_pairs<T>(p, args.q.rows(), stream);
+    }
     return wide ? launch<T, kRowVector>(p, args.q.rows(), stream)
                 : launch<T, 1>(p, args.q.rows(), stream);
   });

@@ -62,15 +62,16 @@ struct StoreRow {
 };
 void store_row(const StoreRow& row);
 
-// out[i] = x[i] / sqrt(mean(x^2) + eps) * weight[i]
+// out[i] = x[i] / sqrt(mean(x^2) + eps) * weight[i], or with x - mean(x) in place of x
 struct NormRow {
   DType x_dtype;
   const void* x;
-  const float* weight;
+  const float* weight;  // null: 1
   std::int64_t n;
   float eps;
   DType out_dtype;
   void* out;  // may be x
+  bool centred = false;
 };
 void norm_row(const NormRow& row);
 
@@ -108,6 +109,8 @@ struct GateRow {
 };
 void gate_row(const GateRow& row);
 
+// x[i] *= factor, of any dtype
+void scale_typed_row(DType dtype, void* x, std::int64_t n, float factor);
 // x[i] *= factor
 void scale_row(float* x, std::int64_t n, float factor);
 // x[i] = cap tanh(x[i] / cap)

@@ -30,6 +30,17 @@ void widen_row_simd(DType dtype, const void* source, std::int64_t n, float scale
   for (std::int64_t i = n; i < padded(n); ++i) target[i] = 0;
 }
 
+void scale_typed_row_simd(DType dtype, void* row, std::int64_t n, float factor) {
+  const F32 d;
+  const VecF factors = hn::Set(d, factor);
+  with_type(dtype, [&](auto* type) {
+    auto* x = static_cast<Element<decltype(type)>*>(row);
+    for_each_vector(d, static_cast<std::size_t>(n), [&](std::size_t lanes, std::size_t i) {
+      store_some(d, hn::Mul(load_some(d, x + i, lanes), factors), x + i, lanes);
+    });
+  });
+}
+
 void store_row_simd(const StoreRow& row) {
   const F32 d;
   with_type(row.dtype, [&](auto* type) {
@@ -55,12 +66,25 @@ void store_row_simd(const StoreRow& row) {
   });
 }
 
-// 1 / sqrt(mean(x^2) + eps)
 template <typename X>
-HWY_INLINE float norm_factor(F32 d, const X* x, std::size_t n, float eps) {
-  VecF squares = hn::Zero(d);
+HWY_INLINE float mean_of(F32 d, const X* x, std::size_t n) {
+  VecF sum = hn::Zero(d);
   for_each_vector(d, n, [&](std::size_t lanes, std::size_t i) {
-    const VecF v = load_some(d, x + i, lanes);
+    sum = hn::Add(sum, load_some(d, x + i, lanes));
+  });
+  return sum_of(d, sum) / static_cast<float>(n);
+}
+
+// 1 / sqrt(mean((x - mean)^2) + eps)
+template <typename X>
+HWY_INLINE float norm_factor(F32 d, const X* x, std::size_t n, float eps, float mean = 0) {
+  VecF squares = hn::Zero(d);
+  const VecF means = hn::Set(d, mean);
+  for_each_vector(d, n, [&](std::size_t lanes, std::size_t i) {
+    // Lanes behind the row's end are zeros, and have to stay so.
+    const VecF taken_off =
+        lanes == hn::Lanes(d) ? means : hn::IfThenElseZero(hn::FirstN(d, lanes), means);
+    const VecF v = hn::Sub(load_some(d, x + i, lanes), taken_off);
     squares = hn::MulAdd(v, v, squares);
   });
   return 1.0F / std::sqrt(sum_of(d, squares) / static_cast<float>(n) + eps);
@@ -71,12 +95,16 @@ void norm_row_simd(const NormRow& row) {
   const auto n = static_cast<std::size_t>(row.n);
   with_type(row.x_dtype, [&](auto* type) {
     const auto* x = static_cast<const Element<decltype(type)>*>(row.x);
-    const VecF factor = hn::Set(d, norm_factor(d, x, n, row.eps));
+    const float mean = row.centred ? mean_of(d, x, n) : 0;
+    const VecF factor = hn::Set(d, norm_factor(d, x, n, row.eps, mean));
+    const VecF means = hn::Set(d, mean);
     with_type(row.out_dtype, [&](auto* out_type) {
       auto* out = static_cast<Element<decltype(out_type)>*>(row.out);
       for_each_vector(d, n, [&](std::size_t lanes, std::size_t i) {
-        const VecF v = hn::Mul(load_some(d, x + i, lanes), factor);
-        store_some(d, hn::Mul(v, load_some(d, row.weight + i, lanes)), out + i, lanes);
+        const VecF v = hn::Mul(hn::Sub(load_some(d, x + i, lanes), means), factor);
+        const VecF weight =
+            row.weight == nullptr ? hn::Set(d, 1.0F) : load_some(d, row.weight + i, lanes);
+        store_some(d, hn::Mul(v, weight), out + i, lanes);
       });
     });
   });
@@ -175,6 +203,7 @@ HWY_AFTER_NAMESPACE();
 namespace tandem::host {
 
 HWY_EXPORT(widen_row_simd);
+HWY_EXPORT(scale_typed_row_simd);
 HWY_EXPORT(store_row_simd);
 HWY_EXPORT(norm_row_simd);
 HWY_EXPORT(add_row_simd);
@@ -187,6 +216,10 @@ void widen_row(DType dtype, const void* source, std::int64_t n, float scale, flo
   note_write_row(target, padded(n), sizeof(float));
   HWY_DYNAMIC_DISPATCH(widen_row_simd)(dtype, source, n, scale, target);
 }
+void scale_typed_row(DType dtype, void* x, std::int64_t n, float factor) {
+  note_write_row(x, n, size_of(dtype));
+  HWY_DYNAMIC_DISPATCH(scale_typed_row_simd)(dtype, x, n, factor);
+}
 void store_row(const StoreRow& row) {
   note_read_row(row.acc, row.n, sizeof(float));
   if (row.bias != nullptr) note_read_row(row.bias, row.n, size_of(row.bias_dtype));
@@ -195,7 +228,7 @@ void store_row(const StoreRow& row) {
 }
 void norm_row(const NormRow& row) {
   note_read_row(row.x, row.n, size_of(row.x_dtype));
-  note_read_row(row.weight, row.n, sizeof(float));
+  if (row.weight != nullptr) note_read_row(row.weight, row.n, sizeof(float));
   note_write_row(row.out, row.n, size_of(row.out_dtype));
   HWY_DYNAMIC_DISPATCH(norm_row_simd)(row);
 }

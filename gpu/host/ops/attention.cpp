@@ -26,6 +26,7 @@ struct Task {
   std::int32_t begin_key;
   std::int32_t end_key;
   std::int64_t partial;  // index of its first row's partial result; -1: it writes the output itself
+  bool has_sinks;        // the first of a block's spans takes the sinks, if there are any
 };
 
 // The state of rows during their softmax: sum = sum of exp(score - max), out unnormalised.
@@ -89,10 +90,10 @@ class Attention {
         const std::int64_t position = sequence.kv_len - sequence.num_rows + first;
         const std::int64_t begin = first_key(position);
         for (std::int32_t h = 0; h < args_.kv_heads; ++h) {
-          plan_spans(
-              {&sequence, h, static_cast<std::int32_t>(first), static_cast<std::int32_t>(count),
-               static_cast<std::int32_t>(begin), static_cast<std::int32_t>(position + count), -1},
-              spans_each);
+          plan_spans({&sequence, h, static_cast<std::int32_t>(first),
+                      static_cast<std::int32_t>(count), static_cast<std::int32_t>(begin),
+                      static_cast<std::int32_t>(position + count), -1, args_.sinks.rank != 0},
+                     spans_each);
         }
       }
     }
@@ -120,6 +121,7 @@ class Attention {
       task.partial = num_partials_;
       num_partials_ += rows_of(task);
       tasks_.push_back(task);
+      task.has_sinks = false;
     }
   }
 
@@ -149,6 +151,10 @@ class Attention {
     return static_cast<std::byte*>(view.data) + (t * view.stride[0] + h * view.stride[1]) * size_;
   }
 
+  float sink_of(const Task& task, std::int64_t r) const {
+    return static_cast<const float*>(args_.sinks.data)[task.kv_head * group_ + r % group_];
+  }
+
   void run_task(const Task& task, int worker, float* partial) {
     const std::int64_t rows = rows_of(task);
     WorkerScratch& scratch = context_.workers[static_cast<std::size_t>(worker)];
@@ -161,8 +167,9 @@ class Attention {
     state.sum = state.max + rows;
     for (std::int64_t r = 0; r < rows; ++r) {
       widen_row(args_.q.dtype, row_of(args_.q, task, r), d_, args_.scale, q + r * d_stride_);
-      state.max[r] = kLowest;
-      state.sum[r] = 0;
+      // A sink is a score that has been seen before all others, with a value of zero.
+      state.max[r] = task.has_sinks ? sink_of(task, r) : kLowest;
+      state.sum[r] = task.has_sinks ? 1 : 0;
     }
     std::fill_n(state.out, rows * d_stride_, 0.0F);
     for (std::int64_t key = task.begin_key; key < task.end_key; key += kKeyBlock) {

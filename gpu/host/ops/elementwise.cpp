@@ -1,5 +1,6 @@
 // The row-by-row operations: embedding, norms, rotary embedding, SwiGLU, gather, KV append.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "base/check.h"
@@ -50,7 +51,8 @@ void rms_norm(OpContext& context, const RmsNormArgs& args) {
           for (std::int64_t h = 0; h < heads; ++h) {
             norm_row({args.x.dtype, per_head ? element(args.x, t, h) : args.x.row_bytes(t),
                       static_cast<const float*>(args.weight.data), args.x.cols(), args.eps,
-                      args.out.dtype, per_head ? element(args.out, t, h) : args.out.row_bytes(t)});
+                      args.out.dtype, per_head ? element(args.out, t, h) : args.out.row_bytes(t),
+                      args.centred});
           }
         }
       });
@@ -68,6 +70,7 @@ void add_norm(OpContext& context, const AddNormArgs& args) {
                      if (args.sum.rank != 0) {
                        add_row({reinterpret_cast<const float*>(args.sum.row_bytes(t)),
                                 weight_of(args.sum_weight), width, args.eps, residual});
+                       if (args.scale != 1) scale_row(residual, width, args.scale);
                      }
                      if (args.out.rank == 0) continue;
                      if (args.weight.rank == 0) {
@@ -81,13 +84,34 @@ void add_norm(OpContext& context, const AddNormArgs& args) {
                  });
 }
 
+void rotary_angles(OpContext& context, const RotaryAnglesArgs& args) {
+  const std::int64_t last = args.frequencies.rows() - 1;
+  const std::int64_t pairs = args.out.cols();
+  // A sine costs about as much as moving 64 bytes.
+  for_row_ranges(context, args.out.rows(), 16 * bytes_of(args.out),
+                 [&](std::int64_t t, std::int64_t end) {
+                   for (; t < end; ++t) {
+                     const std::int64_t choice =
+                         std::clamp<std::int64_t>(args.lengths[t] - args.first_length, 0, last);
+                     const auto* const frequencies =
+                         reinterpret_cast<const float*>(args.frequencies.row_bytes(choice));
+                     auto* const cosines = reinterpret_cast<float*>(element(args.out, t, 0));
+                     for (std::int64_t i = 0; i < pairs; ++i) {
+                       const float angle = static_cast<float>(args.positions[t]) * frequencies[i];
+                       cosines[i] = args.scale * std::cos(angle);
+                       cosines[pairs + i] = args.scale * std::sin(angle);
+                     }
+                   }
+                 });
+}
+
 void rope_append(OpContext& context, const RopeAppendArgs& args) {
   const KvLayer& cache = args.cache;
   const std::int64_t kv_heads = args.k.dim[1];
   const std::int64_t d = args.k.cols();
   const auto size = static_cast<std::int64_t>(size_of(args.k.dtype));
   const auto bytes = 2 * (bytes_of(args.q) + 2 * bytes_of(args.k));
-  const auto rotate = [&](std::byte* x, std::int32_t position) {
+  const auto rotate = [&](std::byte* x, std::int64_t position) {
     if (args.cos_sin.rank == 0) return;
     TANDEM_CHECK(position >= 0 && position < args.cos_sin.rows(), "position {} of {}", position,
                  args.cos_sin.rows());
@@ -98,8 +122,15 @@ void rope_append(OpContext& context, const RopeAppendArgs& args) {
   };
   for_row_ranges(context, args.k.rows(), bytes, [&](std::int64_t t, std::int64_t end) {
     for (; t < end; ++t) {
-      const std::int32_t position = args.positions[t];
-      for (std::int64_t h = 0; h < args.q.dim[1]; ++h) rotate(element(args.q, t, h), position);
+      const std::int64_t position = args.positions == nullptr ? t : args.positions[t];
+      for (std::int64_t h = 0; h < args.q.dim[1]; ++h) {
+        rotate(element(args.q, t, h), position);
+        if (args.q_scale.rank == 0) continue;
+        TANDEM_CHECK(position < args.q_scale.dim[0], "position {} of {}", position,
+                     args.q_scale.dim[0]);
+        scale_typed_row(args.q.dtype, element(args.q, t, h), d,
+                        static_cast<const float*>(args.q_scale.data)[position]);
+      }
       if (args.slots[t] < 0) continue;
       const std::int64_t page = args.slots[t] / cache.page_tokens;
       const std::int64_t offset = args.slots[t] % cache.page_tokens;

@@ -14,6 +14,7 @@ void embed(OpContext& context, const EmbedArgs& args);
 void rms_norm(OpContext& context, const RmsNormArgs& args);
 void add_norm(OpContext& context, const AddNormArgs& args);
 void gemm(OpContext& context, const GemmArgs& args);
+void rotary_angles(OpContext& context, const RotaryAnglesArgs& args);
 void rope_append(OpContext& context, const RopeAppendArgs& args);
 void attention(OpContext& context, const AttentionArgs& args);
 void swiglu(OpContext& context, const SwigluArgs& args);

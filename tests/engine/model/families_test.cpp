@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -117,7 +119,7 @@ TEST(ModelSpec, ReadsLlama3RopeInAllSpellings) {
 }
 
 TEST(ModelSpec, RefusesOtherRopesByName) {
-  for (const char* type : {"dynamic", "longrope", "proportional"}) {
+  for (const char* type : {"ntk", "proportional"}) {
     EXPECT_THAT(message_with("rope_scaling", {{"type", type}, {"factor", 2}}), HasSubstr(type));
     EXPECT_THAT(message_with("rope_parameters", {{"rope_type", type}, {"rope_theta", 1e4}}),
                 HasSubstr(type));
@@ -240,17 +242,142 @@ TEST(ModelSpec, ReadsBothSpellingsOfEveryFamilyAlike) {
       text << std::ifstream(each.path() / file).rdbuf();
       return parse_model_spec(text.str());
     };
-    const Result<ModelSpec> v5 = spec_of("config.json");
-    const Result<ModelSpec> v4 = spec_of("config.v4.json");
-    ASSERT_TRUE(v5) << v5.status().message();
-    ASSERT_TRUE(v4) << v4.status().message();
-    EXPECT_EQ(v5->layers, v4->layers);
-    EXPECT_EQ(v5->rotary, v4->rotary);
-    EXPECT_EQ(v5->embedding_multiplier, v4->embedding_multiplier);
-    EXPECT_EQ(v5->logits_softcap, v4->logits_softcap);
-    EXPECT_EQ(v5->tie_word_embeddings, v4->tie_word_embeddings);
-    EXPECT_EQ(v5->rms_norm_eps, v4->rms_norm_eps);
+    const Result<ModelSpec> first = spec_of("config.json");
+    ASSERT_TRUE(first) << first.status().message();
+    for (const char* const file : {"config.v4.json", "config.v5.json"}) {
+      if (!std::filesystem::exists(each.path() / file)) continue;
+      const Result<ModelSpec> other = spec_of(file);
+      ASSERT_TRUE(other) << other.status().message();
+      EXPECT_EQ(first->layers, other->layers);
+      EXPECT_EQ(first->rotary, other->rotary);
+      EXPECT_EQ(first->max_position_embeddings, other->max_position_embeddings);
+      EXPECT_EQ(first->embedding_multiplier, other->embedding_multiplier);
+      EXPECT_EQ(first->logits_multiplier, other->logits_multiplier);
+      EXPECT_EQ(first->logits_softcap, other->logits_softcap);
+      EXPECT_EQ(first->tie_word_embeddings, other->tie_word_embeddings);
+      EXPECT_EQ(first->rms_norm_eps, other->rms_norm_eps);
+    }
   }
+}
+
+Json config_of(const std::string& name) {
+  std::ostringstream text;
+  text << std::ifstream("data/families/" + name + "/config.json").rdbuf();
+  return Json::parse(text.str());
+}
+
+std::string message_of(Json json, const std::string& field, const Json& value) {
+  json[field] = value;
+  return message(json);
+}
+
+TEST(ModelSpec, ReadsDynamicRopeWhoseContextGrowsByItsFactor) {
+  Json json = llama();
+  json["rope_scaling"] = {{"type", "dynamic"}, {"factor", 2.5}};
+  const ModelSpec spec = parse_model_spec(json.dump()).value();
+  ASSERT_TRUE(spec.rotary[0].dynamic);
+  EXPECT_EQ(spec.rotary[0].dynamic->factor, 2.5);
+  EXPECT_EQ(spec.rotary[0].dynamic->original, 2048);
+  EXPECT_EQ(spec.max_position_embeddings, 5120);
+  EXPECT_FALSE(spec.rotary_lengths().whole);
+  json["rope_scaling"]["original_max_position_embeddings"] = 1024;
+  EXPECT_THAT(message(json), HasSubstr("original_max_position_embeddings"));
+  json["rope_scaling"] = {{"type", "dynamic"}, {"factor", 0.5}};
+  EXPECT_THAT(message(json), HasSubstr("'factor' is 0.5"));
+}
+
+TEST(ModelSpec, ReadsBothListsOfLongRopeAndRefusesWhatContradictsThem) {
+  const Json json = config_of("phi3_longrope");
+  const ModelSpec spec = parse_model_spec(json.dump()).value();
+  ASSERT_TRUE(spec.rotary[0].longrope);
+  EXPECT_EQ(spec.rotary[0].longrope->original, 128);
+  EXPECT_EQ(spec.rotary[0].longrope->short_factors[1], 1.312);
+  EXPECT_EQ(spec.rotary[0].longrope->long_factors[7], 12.062);
+  EXPECT_NEAR(spec.rotary[0].attention_factor, std::sqrt(1 + std::log(4.0) / std::log(128.0)),
+              1e-12);
+  EXPECT_TRUE(spec.rotary_lengths().whole);
+  const auto with = [&](const std::string& field, const Json& value) {
+    Json rope = json["rope_parameters"];
+    rope[field] = value;
+    return message_of(json, "rope_parameters", rope);
+  };
+  EXPECT_EQ(with("factor", 4), "accepted");
+  EXPECT_THAT(with("factor", 8), HasSubstr("'factor' is 8"));
+  EXPECT_THAT(with("short_factor", {1, 2, 3}), HasSubstr("3 factors for 8 pairs"));
+  EXPECT_THAT(with("long_factor", {1, 2, 3, 4, 5, 6, 7, -1}), HasSubstr("long_factor"));
+  EXPECT_THAT(with("long_factor", nullptr), HasSubstr("long_factor"));
+  EXPECT_THAT(with("original_max_position_embeddings", 64), HasSubstr("64 here and 128"));
+  EXPECT_THAT(with("long_mscale", 1.2), HasSubstr("long_mscale"));
+  Json without = json;
+  without.erase("original_max_position_embeddings");
+  EXPECT_EQ(message(without), "accepted");
+  without["rope_parameters"].erase("original_max_position_embeddings");
+  EXPECT_THAT(message(without), HasSubstr("'original_max_position_embeddings' is missing"));
+}
+
+TEST(ModelSpec, ReadsTheScaleOfMinistral3sQueriesAndNeedsIt) {
+  Json json = config_of("ministral3");
+  const ModelSpec spec = parse_model_spec(json.dump()).value();
+  EXPECT_EQ(spec.attention().query_scale, (QueryScale{0.5, 64}));
+  EXPECT_EQ(spec.rotary[0].attention_factor, 1);
+  json["rope_parameters"].erase("llama_4_scaling_beta");
+  EXPECT_THAT(message(json), HasSubstr("'llama_4_scaling_beta' is missing"));
+  json.erase("rope_parameters");
+  EXPECT_THAT(message(json), HasSubstr("'rope_parameters' is missing"));
+}
+
+TEST(ModelSpec, ReadsTheFullLayersOfGemma4AndRefusesItsOtherKinds) {
+  Json json = config_of("gemma4_k");
+  const ModelSpec spec = parse_model_spec(json.dump()).value();
+  EXPECT_FALSE(spec.norm_adds_one);
+  EXPECT_EQ(spec.logits_softcap, 20);
+  EXPECT_EQ(spec.layer(0).attention.head_dim, 16);
+  EXPECT_EQ(spec.layer(0).attention.kv_heads, 2);
+  EXPECT_FALSE(spec.layer(0).attention.keys_as_values);
+  EXPECT_EQ(spec.layer(1).attention.head_dim, 32);
+  EXPECT_EQ(spec.layer(1).attention.kv_heads, 1);
+  EXPECT_TRUE(spec.layer(1).attention.keys_as_values);
+  EXPECT_EQ(spec.rotary[spec.layer(1).attention.rotary].turning, 4);
+  EXPECT_EQ(spec.rotary[spec.layer(0).attention.rotary].turning, 0);
+  EXPECT_EQ(module_out(spec, 1, spec.modules.row("v_proj")), 0);
+  const auto with = [&](const char* field, const Json& value) {
+    return message_of(json, "text_config", [&] {
+      Json text = json["text_config"];
+      text[field] = value;
+      return text;
+    }());
+  };
+  EXPECT_THAT(with("hidden_size_per_layer_input", 12), HasSubstr("inputs by layer"));
+  EXPECT_THAT(with("num_kv_shared_layers", 1), HasSubstr("shared keys and values"));
+  EXPECT_THAT(with("enable_moe_block", true), HasSubstr("experts"));
+  EXPECT_THAT(with("use_bidirectional_attention", "all"), HasSubstr("use_bidirectional_attention"));
+  EXPECT_EQ(with("use_bidirectional_attention", "vision"), "accepted");
+  EXPECT_THAT(with("num_global_key_value_heads", 3), HasSubstr("layer 1 has 4 heads of 32"));
+  EXPECT_THAT(with("rope_parameters", nullptr), HasSubstr("'rope_parameters' says nothing"));
+  EXPECT_THAT(with("layer_types", {"full_attention", "full_attention", "sliding_attention"}),
+              HasSubstr("the last layer"));
+}
+
+TEST(ModelSpec, ReadsCohere2AndRefusesOtherKindsOfItsLayers) {
+  Json json = config_of("cohere2");
+  const ModelSpec spec = parse_model_spec(json.dump()).value();
+  EXPECT_TRUE(spec.norm_centred);
+  EXPECT_TRUE(spec.layer(0).parallel);
+  EXPECT_EQ(spec.logits_multiplier, 0.6);
+  EXPECT_EQ(spec.layer(2).attention.window, 24);
+  EXPECT_EQ(spec.layer(2).attention.rotary, 0U);
+  EXPECT_EQ(spec.layer(3).attention.window, 0);
+  EXPECT_EQ(spec.layer(3).attention.rotary, AttentionSpec::kNoRotary);
+  json.erase("logit_scale");
+  EXPECT_EQ(parse_model_spec(json.dump())->logits_multiplier, 0.0625);
+  for (const char* const field : {"use_parallel_block", "use_gated_activation"}) {
+    EXPECT_THAT(message_of(json, field, false), HasSubstr(field));
+  }
+  EXPECT_THAT(message_of(json, "use_qk_norm", true), HasSubstr("use_qk_norm"));
+  EXPECT_THAT(message_of(json, "position_embedding_type", "alibi"), HasSubstr("alibi"));
+  EXPECT_THAT(message_of(json, "rotary_pct", 0.5), HasSubstr("rotary_pct"));
+  EXPECT_THAT(message_of(json, "head_dim", 32), HasSubstr("head_dim"));
+  EXPECT_THAT(message_of(json, "sliding_window", nullptr), HasSubstr("sliding_window"));
 }
 
 TEST(ModelSpec, ReadsGemma3OfAMultimodalCheckpointThatLeavesOutDefaults) {

@@ -91,7 +91,8 @@ TEST(ModelWeights, OfAShardAreBlocksOfTheWhole) {
   DecoderShape wanted = small_shape();
   wanted.vocab_size = 1'501;  // the last rank has one row less
   wanted.o_bias = true;
-  const ModelSpec config = decoder_of(wanted);
+  ModelSpec config = decoder_of(wanted);
+  for (LayerSpec& layer : config.layers) layer.attention.sinks = true;
   const auto source = make_dummy_weights(7);
   const auto device = make_host_device({}).value();
   HiddenMemoryDevice hidden(make_host_device({}).value());
@@ -136,6 +137,9 @@ TEST(ModelWeights, OfAShardAreBlocksOfTheWhole) {
       expect_block(w.down.data, all.down.data, 0, rank * shape.mlp().size);
       EXPECT_EQ(w.o_bias.rank, rank == 0 ? 1 : 0) << "it is added once";
       const auto bias = [](const TensorView& v, std::int64_t i) { return v.ptr<float>()[i]; };
+      for (std::int64_t i = 0; i < shape.attention().heads; ++i) {
+        ASSERT_EQ(bias(w.sinks, i), bias(all.sinks, rank * shape.attention().heads + i));
+      }
       for (std::int64_t i = 0; i < q; ++i) {
         ASSERT_EQ(bias(w.qkv_bias, i), bias(all.qkv_bias, rank * q + i));
       }

@@ -42,5 +42,64 @@ TEST(RotaryTable, StretchesLongWavesAsLlama3Does) {
   EXPECT_TRUE(between);
 }
 
+TEST(RotaryTable, GrowsThetaWithTheLengthOfDynamicRope) {
+  RotarySpec rotary;
+  rotary.dynamic = {4, 100};
+  RotarySpec grown;
+  grown.theta = 10000 * std::pow(4 * 1.5 - 3, 16.0 / 14);
+  EXPECT_EQ(rotary_frequencies(rotary, 16, 100), rotary_frequencies(RotarySpec(), 16));
+  const std::vector<double> wanted = rotary_frequencies(grown, 16);
+  const std::vector<float> choices = make_rotary_choices(rotary, 16, 160);
+  ASSERT_EQ(choices.size(), 61U * 8);
+  for (std::size_t i = 0; i < 8; ++i) {
+    EXPECT_DOUBLE_EQ(rotary_frequencies(rotary, 16, 150)[i], wanted[i]);
+    EXPECT_FLOAT_EQ(choices[50 * 8 + i], static_cast<float>(wanted[i]));
+  }
+}
+
+TEST(RotaryTable, DividesByTheListThatSuitsTheLengthOfLongRope) {
+  RotarySpec rotary;
+  rotary.longrope = {{1, 2}, {4, 8}, 100};
+  const std::vector<double> plain = rotary_frequencies(RotarySpec(), 4);
+  const std::vector<float> choices = make_rotary_choices(rotary, 4, 1000);
+  ASSERT_EQ(choices.size(), 4U);
+  EXPECT_FLOAT_EQ(choices[1], static_cast<float>(plain[1] / 2));
+  EXPECT_FLOAT_EQ(choices[2], static_cast<float>(plain[0] / 4));
+  EXPECT_EQ(rotary_frequencies(rotary, 4, 100)[1], plain[1] / 2);
+  EXPECT_EQ(rotary_frequencies(rotary, 4, 101)[1], plain[1] / 8);
+}
+
+TEST(RotaryLengths, KeepKeysOfASequenceUntilItOutgrowsTheOriginalLength) {
+  const RotaryLengths longrope{100, true};
+  EXPECT_EQ(longrope.of(20, 100), 0);
+  EXPECT_EQ(longrope.of(20, 101), 101);
+  EXPECT_EQ(longrope.of(20, 300), 101) << "all long sequences rotate alike";
+  EXPECT_FALSE(longrope.outgrown(0, 100));
+  EXPECT_TRUE(longrope.outgrown(0, 101));
+  EXPECT_FALSE(longrope.outgrown(101, 300));
+  const RotaryLengths dynamic{100, false};
+  EXPECT_EQ(dynamic.of(100, 300), 0) << "the prompt's length counts";
+  EXPECT_EQ(dynamic.of(130, 300), 130);
+  EXPECT_FALSE(dynamic.outgrown(0, 300));
+  EXPECT_EQ(RotaryLengths().of(1000, 1000), 0);
+}
+
+TEST(RotaryTable, LeavesPairsAloneThatDoNotTurn) {
+  RotarySpec rotary;
+  rotary.turning = 2;
+  const std::vector<double> frequencies = rotary_frequencies(rotary, 8);
+  EXPECT_EQ(frequencies[1], rotary_frequencies(RotarySpec(), 8)[1]);
+  EXPECT_EQ(frequencies[2], 0);
+  EXPECT_EQ(frequencies[3], 0);
+}
+
+TEST(RotaryTable, ScalesQueriesByThePartsOfTheContextBeforeThem) {
+  const std::vector<float> scales = make_query_scales({0.5, 4}, 9);
+  EXPECT_EQ(scales[3], 1);
+  EXPECT_FLOAT_EQ(scales[4], 1 + 0.5F * std::log(2.0F));
+  EXPECT_FLOAT_EQ(scales[7], scales[4]);
+  EXPECT_FLOAT_EQ(scales[8], 1 + 0.5F * std::log(3.0F));
+}
+
 }  // namespace
 }  // namespace tandem

@@ -28,6 +28,7 @@ struct AttentionShape {
   std::int64_t out_gap = 2;  // elements between the rows of `out`
   std::int32_t window = 0;
   float softcap = 0;
+  bool sinks = false;
 };
 
 inline std::string to_string(const AttentionShape& shape) {
@@ -135,10 +136,14 @@ class PagedAttention : public OpsTest {
     const TestTensor cache = cache_of(shape, pages);
     const TestTensor q = tensor(shape.dtype, {tables.rows, width}, 2, shape.d);
     const TestTensor out = tensor(shape.dtype, {tables.rows, width}, 1, shape.out_gap);
+    const TestTensor sinks = tensor(DType::f32, {shape.kv_heads * shape.group}, 3);
     const auto sequences = array(tables.sequences);
     const auto page_ids = array(tables.page_ids);
-    reference::attention(args_of(shape, tables, q.host(), cache.host(), out.host()));
+    AttentionArgs on_host = args_of(shape, tables, q.host(), cache.host(), out.host());
+    if (shape.sinks) on_host.sinks = sinks.host();
+    reference::attention(on_host);
     AttentionArgs args = args_of(shape, tables, q.on_device(), cache.on_device(), out.on_device());
+    if (shape.sinks) args.sinks = sinks.on_device();
     args.sequences = sequences.on_device();
     args.page_ids = page_ids.on_device();
     stream_->plan_attention(plan_of(shape, tables));

@@ -48,6 +48,14 @@ TEST_F(PagedAttention, CapsItsScores) {
   }
 }
 
+TEST_F(PagedAttention, CountsTheSinkOfEachHeadOnce) {
+  for (const DType dtype : kDtypes) {
+    check({dtype, 2, 3, 64, 16, {{1, 1}, {1, 40}, {20, 60}}, 2, 0, 0, true});
+    check({dtype, 1, 4, 64, 16, {{1, 1500}, {1, 700}}, 2, 0, 0, true});
+    check({dtype, 2, 2, 24, 7, {{1, 900}, {33, 70}}, 2, 50, 2, true});
+  }
+}
+
 // Parts of a tile are merged in a cluster if it has all of them, otherwise through memory.
 TEST_F(PagedAttention, MergesPartsOfContextsOfAnyLength) {
   const bool all = device_->info().is_cuda;  // a host device has few parts, whatever the length

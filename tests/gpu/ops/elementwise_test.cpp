@@ -85,6 +85,33 @@ TEST_F(Elementwise, RmsNormMatchesTheTwinForRowsAndForHeads) {
   }
 }
 
+TEST_F(Elementwise, RmsNormTakesTheMeanOffIfItIsCentred) {
+  for (int round = 0; round < 24; ++round) {
+    const std::int64_t t = pick(1, 20);
+    const std::int64_t n = width(round, 300);
+    const TestTensor x = tensor(DType::f32, {t, n}, 2, round % 2 == 0 ? 7 : 8);
+    const TestTensor weight = tensor(DType::f32, {n});
+    const TestTensor out = tensor(kDtypes[round % 3], {t, n});
+    reference::rms_norm({x.host(), weight.host(), 1e-2F, out.host(), true});
+    stream_->rms_norm({x.on_device(), weight.on_device(), 1e-2F, out.on_device(), true});
+    expect_same(out, fmt::format("T {} n {}", t, n));
+  }
+}
+
+TEST_F(Elementwise, RmsNormNeedsNoWeightAndMayReadOtherHeads) {
+  for (const std::int64_t d : {50, 64, 512}) {
+    for (const DType dtype : kDtypes) {
+      const TestTensor x = tensor(dtype, {9, 6 * d});
+      const auto heads = [&](const TensorView& all, std::int64_t first) {
+        return all.slice_cols(first * d, 3 * d).split_cols(3);
+      };
+      reference::rms_norm({heads(x.host(), 0), {}, 1e-6F, heads(x.host(), 3)});
+      stream_->rms_norm({heads(x.on_device(), 0), {}, 1e-6F, heads(x.on_device(), 3)});
+      expect_same(x, fmt::format("d {}", d));
+    }
+  }
+}
+
 TEST_F(Elementwise, RmsNormWorksInPlace) {
   const TestTensor x = tensor(DType::bf16, {9, 3 * 50});
   const TestTensor weight = tensor(DType::f32, {50});
@@ -116,6 +143,7 @@ TEST_F(Elementwise, AddNormAddsASumOrItsNormAndNormsTheResidualOrCopiesIt) {
       if (norms) result.weight = view(weight);
       result.eps = 1e-5F;
       if (wants_out) result.out = view(out);
+      if (adds && round % 4 == 0) result.scale = 0.7F;
       return result;
     };
     reference::add_norm(args([](const TestTensor& tensor) { return tensor.host(); }));
@@ -155,6 +183,57 @@ TEST_F(Elementwise, RopeAppendRotatesAPartOfAHeadOrNeighboursOrNothing) {
     stream_->rope_append(args(qkv.on_device(), cos_sin.on_device(), cache.on_device(),
                               positions.on_device(), slot_array.on_device()));
     const std::string what = fmt::format("d {} pairs {} interleaved {}", d, pairs, interleaved);
+    expect_same(qkv, what);
+    expect_same(cache, what);
+  }
+}
+
+TEST_F(Elementwise, RotaryAnglesFollowTheLengthsOfTheRows) {
+  for (int round = 0; round < 12; ++round) {
+    const std::int64_t t = pick(1, 40);
+    const std::int64_t pairs = pick(1, 70);
+    const std::int64_t choices = pick(1, 6);
+    const TestTensor frequencies = tensor(DType::f32, {choices, pairs});
+    const TestTensor out = tensor(DType::f32, {t, 2, pairs});
+    const auto positions = array(indices(t, 5000));
+    const auto lengths = array(indices(t, 20));
+    reference::rotary_angles(
+        {frequencies.host(), positions.host(), lengths.host(), 7, 1.25F, out.host()});
+    stream_->rotary_angles({frequencies.on_device(), positions.on_device(), lengths.on_device(), 7,
+                            1.25F, out.on_device()});
+    expect_same(out, fmt::format("T {} pairs {} choices {}", t, pairs, choices), {1e-5F, 0});
+  }
+}
+
+TEST_F(Elementwise, RopeAppendTakesAnglesOfItsRowsAndScalesQueries) {
+  for (int round = 0; round < 24; ++round) {
+    const DType dtype = kDtypes[round % 3];
+    const std::int64_t t = pick(1, 20);
+    const std::int64_t d = round % 2 == 0 ? 128 : 2 * pick(2, 40);
+    const bool of_rows = round % 4 < 2;
+    const bool rotates = of_rows || round % 8 < 6;
+    const std::int64_t pairs = pick(0, 1) == 0 ? d / 2 : pick(1, d / 2);
+    const TestTensor qkv = tensor(dtype, {t, 8 * d});
+    const TestTensor cos_sin = tensor(DType::f32, {of_rows ? t : 64, 2, pairs});
+    const TestTensor scales = tensor(DType::f32, {64});
+    const TestTensor cache = tensor(dtype, {t, 4 * 3 * d});
+    const auto positions = array(indices(t, 64));
+    std::vector<std::int32_t> slots(static_cast<std::size_t>(t));
+    for (std::size_t i = 0; i < slots.size(); ++i) slots[i] = static_cast<std::int32_t>(3 * i + 1);
+    const auto slot_array = array(slots);
+    const auto args = [&](const auto& view, const std::int32_t* at, const std::int32_t* where) {
+      const TensorView pages = view(cache);
+      RopeAppendArgs result =
+          append_of(view(qkv), 4, 2, rotates ? view(cos_sin) : TensorView(), of_rows ? nullptr : at,
+                    where, {pages.data, pages.stride[0], 3});
+      if (!of_rows) result.q_scale = view(scales);
+      return result;
+    };
+    reference::rope_append(args([](const TestTensor& tensor) { return tensor.host(); },
+                                positions.host(), slot_array.host()));
+    stream_->rope_append(args([](const TestTensor& tensor) { return tensor.on_device(); },
+                              positions.on_device(), slot_array.on_device()));
+    const std::string what = fmt::format("d {} pairs {} of rows {}", d, pairs, of_rows);
     expect_same(qkv, what);
     expect_same(cache, what);
   }

@@ -100,11 +100,19 @@ void rms_norm(const RmsNormArgs& args) {
   for (std::int64_t t = 0; t < args.x.rows(); ++t) {
     for (std::int64_t h = 0; h < heads; ++h) {
       const auto i_of = [&](std::int64_t i) { return args.x.rank == 3 ? h : i; };
+      float mean = 0;
+      for (std::int64_t i = 0; i < n && args.centred; ++i) {
+        mean += at(args.x, t, i_of(i), i) / static_cast<float>(n);
+      }
       float squares = 0;
-      for (std::int64_t i = 0; i < n; ++i) squares += std::pow(at(args.x, t, i_of(i), i), 2.0F);
+      for (std::int64_t i = 0; i < n; ++i) {
+        squares += std::pow(at(args.x, t, i_of(i), i) - mean, 2.0F);
+      }
       const float factor = 1.0F / std::sqrt(squares / static_cast<float>(n) + args.eps);
       for (std::int64_t i = 0; i < n; ++i) {
-        put(args.out, at(args.x, t, i_of(i), i) * factor * at(args.weight, i), t, i_of(i), i);
+        const float x = at(args.x, t, i_of(i), i) - mean;
+        const float weight = args.weight.rank == 0 ? 1.0F : at(args.weight, i);
+        put(args.out, x * factor * weight, t, i_of(i), i);
       }
     }
   }
@@ -123,7 +131,8 @@ void add_norm(const AddNormArgs& args) {
       const float factor = norms ? factor_of(args.sum, t) : 1.0F;
       for (std::int64_t i = 0; i < args.residual.cols(); ++i) {
         const float weight = norms ? at(args.sum_weight, i) : 1.0F;
-        put(args.residual, at(args.residual, t, i) + at(args.sum, t, i) * factor * weight, t, i);
+        const float sum = at(args.residual, t, i) + at(args.sum, t, i) * factor * weight;
+        put(args.residual, args.scale * sum, t, i);
       }
     }
     if (args.out.rank == 0) continue;
@@ -155,6 +164,18 @@ void resolve_tokens(const ResolveTokensArgs& args) {
   }
 }
 
+void rotary_angles(const RotaryAnglesArgs& args) {
+  for (std::int64_t t = 0; t < args.out.rows(); ++t) {
+    const std::int64_t choice = std::clamp<std::int64_t>(args.lengths[t] - args.first_length, 0,
+                                                         args.frequencies.rows() - 1);
+    for (std::int64_t i = 0; i < args.out.cols(); ++i) {
+      const double angle = static_cast<float>(args.positions[t]) * at(args.frequencies, choice, i);
+      put(args.out, args.scale * static_cast<float>(std::cos(angle)), t, 0, i);
+      put(args.out, args.scale * static_cast<float>(std::sin(angle)), t, 1, i);
+    }
+  }
+}
+
 void rope_append(const RopeAppendArgs& args) {
   const std::int64_t heads = args.k.dim[1];
   const std::int64_t d = args.k.cols();
@@ -165,8 +186,9 @@ void rope_append(const RopeAppendArgs& args) {
       for (std::int64_t i = 0; i < pairs; ++i) {
         const std::int64_t first = args.interleaved ? 2 * i : i;
         const std::int64_t second = args.interleaved ? 2 * i + 1 : i + pairs;
-        const float cos = at(args.cos_sin, args.positions[t], 0, i);
-        const float sin = at(args.cos_sin, args.positions[t], 1, i);
+        const std::int64_t position = args.positions == nullptr ? t : args.positions[t];
+        const float cos = at(args.cos_sin, position, 0, i);
+        const float sin = at(args.cos_sin, position, 1, i);
         const float a = at(x, t, h, first);
         const float b = at(x, t, h, second);
         to(a * cos - b * sin, first);
@@ -175,7 +197,8 @@ void rope_append(const RopeAppendArgs& args) {
       for (std::int64_t i = 2 * pairs; i < d; ++i) to(at(x, t, h, i), i);
     };
     for (std::int64_t h = 0; h < args.q.dim[1]; ++h) {
-      rotate(args.q, h, [&](float value, std::int64_t i) { put(args.q, value, t, h, i); });
+      const float scale = args.q_scale.rank == 0 ? 1.0F : at(args.q_scale, args.positions[t]);
+      rotate(args.q, h, [&](float value, std::int64_t i) { put(args.q, scale * value, t, h, i); });
     }
     if (args.slots[t] < 0) continue;
     const std::int64_t page = args.slots[t] / args.cache.page_tokens;
@@ -215,8 +238,9 @@ void attention(const AttentionArgs& args) {
           if (args.window > 0 && keys - 1 - key >= args.window) score = -INFINITY;
           weights[static_cast<std::size_t>(key)] = score;
         }
-        const float max = *std::max_element(weights.begin(), weights.end());
-        float sum = 0;
+        float max = *std::max_element(weights.begin(), weights.end());
+        if (args.sinks.rank != 0) max = std::max(max, at(args.sinks, h));
+        float sum = args.sinks.rank != 0 ? std::exp(at(args.sinks, h) - max) : 0;
         for (float& weight : weights) sum += weight = std::exp(weight - max);
         std::vector<float> mixed(static_cast<std::size_t>(d));
         for (std::int64_t key = 0; key < keys; ++key) {

@@ -11,6 +11,7 @@ void rms_norm(const RmsNormArgs& args);
 void add_norm(const AddNormArgs& args);
 void gemm(const GemmArgs& args);
 void resolve_tokens(const ResolveTokensArgs& args);
+void rotary_angles(const RotaryAnglesArgs& args);
 void rope_append(const RopeAppendArgs& args);
 void attention(const AttentionArgs& args);
 void swiglu(const SwigluArgs& args);

@@ -51,9 +51,9 @@ struct ExecutorBench::Straight {
   Status enqueue(const StepPlan& plan, bool recorded, bool sample) {
     batch->clear();
     for (const StepPlan::Entry& entry : plan.entries) {
-      const std::int32_t row =
-          batch->add_sequence(part(plan.tokens, entry.tokens), entry.start,
-                              part(plan.pages, entry.pages), cache.page_tokens(), entry.adapter);
+      const std::int32_t row = batch->add_sequence(
+          part(plan.tokens, entry.tokens), entry.start, part(plan.pages, entry.pages),
+          cache.page_tokens(), entry.adapter, entry.rotary_length);
       batch->add_sample(row + entry.tokens.count - 1, SampleRow{}, {}, {});
     }
     recorded = recorded && batch->decodes_only() && !graphs->buckets().empty();

@@ -186,6 +186,26 @@ TEST(ContinuousBatcher, KeepsAChunkUnderItsOwnLimit) {
   EXPECT_EQ(simulation.finished().size(), 1U);
 }
 
+TEST(ContinuousBatcher, ComputesASequenceAgainOnceItOutgrowsItsRotaryEmbedding) {
+  BatchLimits bounds = limits(4, 100);
+  bounds.rotary = {8, true};
+  Simulation simulation(bounds, 64, 4);
+  Sequence* sequence = simulation.add(7, 100);
+  Sequence* other = simulation.add(20, 100);
+  EXPECT_EQ(simulation.step().size(), 2U);
+  EXPECT_EQ(sequence->pages.rotary_length(), 0);
+  EXPECT_EQ(other->pages.rotary_length(), 9);
+  EXPECT_EQ(simulation.step()[0].num_tokens, 1);
+  ASSERT_EQ(sequence->num_tokens(), 9);
+  const auto plan = simulation.step();
+  ASSERT_EQ(plan.size(), 2U);
+  EXPECT_EQ(plan[0].num_tokens, 1) << "the other one goes on";
+  EXPECT_EQ(plan[1].sequence, sequence);
+  EXPECT_EQ(plan[1].num_tokens, 9) << "no page of its old keys is found";
+  EXPECT_EQ(sequence->pages.rotary_length(), 9);
+  EXPECT_EQ(simulation.step()[0].num_tokens, 1);
+}
+
 TEST(ContinuousBatcher, ScoresThePromptOnceThoughThePreemptedSequenceIsComputedAgain) {
   Simulation simulation(limits(4, 100), 64, 4);
   Sequence* sequence = simulation.add(20, 100, 0, true);
