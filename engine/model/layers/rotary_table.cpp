@@ -54,6 +54,7 @@ std::vector<double> rotary_frequencies(const RotarySpec& rotary, std::int64_t he
       const double kept = kept_by(*rotary.yarn, rotary.theta, rotated, pair);
       frequency *= (1 - kept) / rotary.yarn->factor + kept;
     }
+    if (!rotary.divisors.empty()) frequency /= rotary.divisors[i];
     result[i] = frequency / rotary.linear_factor;
   }
   return result;
