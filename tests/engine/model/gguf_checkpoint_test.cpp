@@ -185,6 +185,17 @@ TEST(GgufCheckpoint, IsRefusedByTheNameOfWhatWouldChangeTheResult) {
               HasSubstr("architecture 'rwkv7' is not supported in GGUF files; llama, "));
 }
 
+TEST(GgufCheckpoint, EndsAnswersAtTheEndOfATurn) {
+  const TempDir dir;
+  testing::GgufWriter writer = small_llama();
+  writer.add("tokenizer.ggml.eot_token_id", 2U);
+  writer.add("tokenizer.ggml.tokens",
+             std::vector<std::string>{"<s>", "</s>", "<eot>", "<end_of_turn>"});
+  dir.write("a.gguf", writer.bytes());
+  EXPECT_THAT(load_model_spec(dir.path() / "a.gguf")->eos_token_ids,
+              ::testing::ElementsAre(1, 2, 3));
+}
+
 TEST(GgufCheckpoint, DividesFrequenciesByItsFactors) {
   const TempDir dir;
   dir.write("a.gguf",
