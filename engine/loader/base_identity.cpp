@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/file/file.h"
+#include "engine/loader/gguf/gguf_model.h"
 #include "engine/loader/json.h"
 #include "engine/loader/safetensors/safetensors_header.h"
 #include "engine/loader/thread_team.h"
@@ -93,10 +94,26 @@ Result<std::string> hash_parts(const std::vector<Part>& parts, std::size_t at_on
   return hashes;
 }
 
+// A file of weights.
 struct ShardFile {
+  struct Range {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+  };
   File file;
-  SafetensorsHeader header;
+  std::vector<Range> tensors;      // in the order of their names
   std::uint64_t header_bytes = 0;  // offset of the first tensor
+
+  template <typename Tensors>
+  static ShardFile of(File file, const Tensors& tensors) {
+    ShardFile shard{std::move(file), {}, 0};
+    shard.header_bytes = shard.file.size();
+    for (const auto& [name, tensor] : tensors) {
+      shard.header_bytes = std::min(shard.header_bytes, tensor.begin);
+      shard.tensors.push_back({tensor.begin, tensor.end});
+    }
+    return shard;
+  }
 };
 
 // Returns the names of the checkpoint's files, in order.
@@ -121,23 +138,27 @@ Result<std::set<std::string>> shard_names(const fs::path& folder) {
   return names;
 }
 
-Result<std::vector<ShardFile>> open_shards(const fs::path& folder) {
-  TANDEM_ASSIGN(const std::set<std::string> names, shard_names(folder));
+Result<std::vector<ShardFile>> open_shards(const fs::path& model) {
   std::vector<ShardFile> shards;
-  for (const std::string& name : names) {
-    TANDEM_ASSIGN(File file, File::open(folder / name));
-    TANDEM_ASSIGN(SafetensorsHeader header, SafetensorsHeader::read(file));
-    std::uint64_t header_bytes = file.size();
-    for (const auto& [tensor, info] : header.tensors()) {
-      header_bytes = std::min(header_bytes, info.begin);
+  if (is_gguf_file(model)) {
+    TANDEM_ASSIGN(const GgufModel gguf, GgufModel::open(model));
+    for (const auto& part : gguf.files()) {
+      TANDEM_ASSIGN(File file, File::open(part->path()));
+      shards.push_back(ShardFile::of(std::move(file), part->tensors()));
     }
-    shards.push_back({std::move(file), std::move(header), header_bytes});
+    return shards;
+  }
+  TANDEM_ASSIGN(const std::set<std::string> names, shard_names(model));
+  for (const std::string& name : names) {
+    TANDEM_ASSIGN(File file, File::open(model / name));
+    TANDEM_ASSIGN(const SafetensorsHeader header, SafetensorsHeader::read(file));
+    shards.push_back(ShardFile::of(std::move(file), header.tensors()));
   }
   return shards;
 }
 
 // Adds parts spread over the tensor, including its first and last bytes.
-void add_sample(const File& file, const TensorInfo& tensor, std::size_t places,
+void add_sample(const File& file, ShardFile::Range tensor, std::size_t places,
                 std::vector<Part>& parts) {
   const std::uint64_t size = tensor.end - tensor.begin;
   if (size <= places * kSampleBytes) {
@@ -167,7 +188,7 @@ Status add_files(const fs::path& folder, std::string& text) {
 
 Status add_sampled_weights(const std::vector<ShardFile>& shards, std::string& text) {
   std::size_t tensors = 0;
-  for (const ShardFile& shard : shards) tensors += shard.header.tensors().size();
+  for (const ShardFile& shard : shards) tensors += shard.tensors.size();
   const std::size_t places =
       std::clamp<std::size_t>(kMostPlaces / std::max<std::size_t>(tensors, 1), 1, kPlacesOfTensor);
   std::vector<Part> parts;
@@ -175,7 +196,7 @@ Status add_sampled_weights(const std::vector<ShardFile>& shards, std::string& te
     text +=
         fmt::format("{} {}\n", fs::path(shard.file.path()).filename().string(), shard.file.size());
     parts.push_back({&shard.file, 0, static_cast<std::size_t>(shard.header_bytes)});
-    for (const auto& [name, tensor] : shard.header.tensors()) {
+    for (const ShardFile::Range tensor : shard.tensors) {
       add_sample(shard.file, tensor, places, parts);
     }
   }
@@ -200,13 +221,13 @@ Result<std::string> whole_weights(const std::vector<ShardFile>& shards) {
 
 }  // namespace
 
-Result<std::string> base_identity(const fs::path& folder, BaseReading reading,
+Result<std::string> base_identity(const fs::path& model, BaseReading reading,
                                   std::string_view also) {
   std::string text = "tandem base 1\n";
   TANDEM_ASSIGN(const std::string besides, hex_of(also));
   text += besides;
-  TANDEM_TRY(add_files(folder, text));
-  TANDEM_ASSIGN(const std::vector<ShardFile> shards, open_shards(folder));
+  TANDEM_TRY(add_files(model, text));  // a GGUF file has none: its header holds it all
+  TANDEM_ASSIGN(const std::vector<ShardFile> shards, open_shards(model));
   TANDEM_TRY(add_sampled_weights(shards, text));
   TANDEM_ASSIGN(std::string identity, hex_of(text));
   if (reading == BaseReading::sample) return identity;

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "engine/loader/foreign_checkpoint.h"
+#include "engine/loader/gguf/gguf_file.h"
+#include "engine/loader/gguf_checkpoint.h"
 #include "engine/loader/json.h"
 #include "engine/loader/safetensors/safetensors.h"
 #include "engine/loader/thread_team.h"
@@ -150,6 +152,7 @@ class Checkpoint final : public WeightSource {
 }  // namespace
 
 Result<std::unique_ptr<WeightSource>> open_checkpoint(const fs::path& dir) {
+  if (is_gguf_file(dir)) return open_gguf(dir);
   std::error_code ignored;  // an inaccessible path counts as missing
   auto checkpoint = std::make_unique<Checkpoint>(dir.string());
   const fs::path single = dir / "model.safetensors";

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <system_error>
 
 namespace tandem {
@@ -15,13 +14,6 @@ namespace fs = std::filesystem;
 constexpr std::string_view kTakeOriginal =
     "Tandem reads safetensors: take the original checkpoint, a folder with a config.json and "
     ".safetensors files";
-
-bool is_gguf(const fs::path& file) {
-  if (file.extension() == ".gguf") return true;
-  std::array<char, 4> magic = {};
-  std::ifstream(file, std::ios::binary).read(magic.data(), magic.size());
-  return std::string_view(magic.data(), magic.size()) == "GGUF";
-}
 
 bool same_letters(std::string_view a, std::string_view b) {
   const auto lower = [](char c) {
@@ -34,15 +26,11 @@ bool same_letters(std::string_view a, std::string_view b) {
 
 std::string foreign_format(const fs::path& path) {
   std::error_code ignored;  // an inaccessible path has no known format
-  if (fs::is_regular_file(path, ignored)) {
-    if (!is_gguf(path)) return {};
-    return fmt::format("{} is a GGUF file, llama.cpp's format. {}", path.string(), kTakeOriginal);
-  }
   for (const fs::directory_entry& entry : fs::directory_iterator(path, ignored)) {
     const std::string name = entry.path().filename().string();
     if (name.ends_with(".gguf")) {
-      return fmt::format("{} holds a GGUF file ({}), llama.cpp's format. {}", path.string(), name,
-                         kTakeOriginal);
+      return fmt::format("{} holds a GGUF file; name the file itself, {}", path.string(),
+                         entry.path().string());
     }
     if (name.starts_with("pytorch_model") && name.ends_with(".bin")) {
       return fmt::format(
@@ -59,8 +47,8 @@ std::string foreign_format(const fs::path& path) {
 }
 
 std::string_view foreign_format_in_name(std::string_view name) {
-  constexpr std::array<std::string_view, 8> kFormats = {"GGUF", "GPTQ", "AWQ", "EXL2",
-                                                        "MLX",  "BNB",  "FP8", "ONNX"};
+  constexpr std::array<std::string_view, 7> kFormats = {"GPTQ", "AWQ", "EXL2", "MLX",
+                                                        "BNB",  "FP8", "ONNX"};
   while (!name.empty()) {
     const std::size_t end = std::min(name.find_first_of("-_./"), name.size());
     const std::string_view word = name.substr(0, end);

@@ -12,8 +12,9 @@ namespace tandem {
 inline constexpr std::string_view kTakeUnquantised =
     "Tandem serves weights of F32, F16 and BF16; take the unquantised checkpoint";
 
-// Returns why the file or folder at `path` cannot be served, with the remedy, if its format is a
-// known foreign one: GGUF, pickle, Meta's or Mistral's own. Empty if it is none of these.
+// Returns why the folder at `path` cannot be served, with the remedy, if its format is a known
+// foreign one: pickle, Meta's or Mistral's own, or if it holds a GGUF file, which has to be named
+// itself. Empty if it is none of these.
 std::string foreign_format(const std::filesystem::path& path);
 
 // Returns the unsupported format that a model's name on a hub implies: "GPTQ" for

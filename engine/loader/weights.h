@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/dtype.h"
@@ -32,13 +34,21 @@ class WeightSource {
   virtual Status read_part(std::string_view name, std::span<const std::int64_t> shape, DType dtype,
                            std::size_t begin, std::size_t count, void* target) const = 0;
 
+  // Fails if the source has tensors that belong to the model and are not among `used`: ignoring
+  // them would change the result. Safetensors may hold more than the model.
+  virtual Status check_all_used(const std::set<std::string, std::less<>>& /*used*/) const {
+    return {};
+  }
+  // Bytes of the source's quantised tensors, which reading converts.
+  virtual std::uint64_t packed_bytes() const { return 0; }
+
  protected:
   static constexpr std::size_t kToTheEnd = static_cast<std::size_t>(-1);
 };
 
-// Opens DIR/model.safetensors, or the shards of DIR/model.safetensors.index.json, and maps them
-// read-only. Every shard's header is checked before this returns.
-Result<std::unique_ptr<WeightSource>> open_checkpoint(const std::filesystem::path& dir);
+// Opens DIR/model.safetensors, or the shards of DIR/model.safetensors.index.json, or a GGUF file
+// (gguf_checkpoint.h), and maps them read-only. Every file's header is checked before this returns.
+Result<std::unique_ptr<WeightSource>> open_checkpoint(const std::filesystem::path& path);
 
 // Makes random weights of any shape. They depend on the seed and the name, not on the order of
 // reading. Matrices are uniform with the variance of usual initialisations, norms are near

@@ -75,7 +75,7 @@ Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create(const std::stri
   writer->write_bytes(&header, sizeof header);
   RecordedSettings written = settings;
   std::error_code ignored;
-  if (std::filesystem::is_directory(written.source.path, ignored)) {
+  if (std::filesystem::exists(written.source.path, ignored)) {
     written.source.path = absolute(written.source.path);
   }
   put_settings(written, writer->bytes_);

@@ -47,6 +47,7 @@ constexpr Target kTargets[] = {
     {"answer", fuzz_answer},
     {"constraint", fuzz_constraint},
     {"control", fuzz_control},
+    {"gguf", fuzz_gguf},
     {"http", fuzz_http},
     {"mailbox", fuzz_mailbox},
     {"model", fuzz_model},

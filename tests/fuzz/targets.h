@@ -26,6 +26,7 @@ void fuzz_adapter(Bytes bytes);
 void fuzz_answer(Bytes bytes);
 void fuzz_constraint(Bytes bytes);
 void fuzz_control(Bytes bytes);
+void fuzz_gguf(Bytes bytes);
 void fuzz_http(Bytes bytes);
 void fuzz_mailbox(Bytes bytes);
 void fuzz_model(Bytes bytes);

@@ -56,7 +56,8 @@ std::unique_ptr<TestEngine> TestEngine::load(const std::filesystem::path& dir, D
   const bool has_tokenizer = std::filesystem::exists(dir / "tokenizer.json");
   auto result = assemble(has_tokenizer ? dir : "data/demo-llama", std::move(config).value(),
                          **weights, dtype, options, num_devices);
-  const std::filesystem::path adapters = dir / "adapters";
+  const bool is_file = std::filesystem::is_regular_file(dir);
+  const std::filesystem::path adapters = (is_file ? dir.parent_path() : dir) / "adapters";
   if (std::filesystem::exists(adapters)) {
     for (const auto& entry : std::filesystem::directory_iterator(adapters)) {
       const Status status = result->engine->load_adapter(entry.path().filename().string(),

@@ -47,13 +47,14 @@ void add_model_settings(SettingsTable& table, EngineSettings& s) {
   const bool has_default = s.model == "auto";  // true for commands that measure
   table
       .add(s.model, "model",
-           has_default ? "checkpoint folder or a shape, such as llama-2-7b; auto: that on a GPU, "
-                         "llama-3.2-1b on the host"
-                       : "checkpoint folder: config.json, tokenizer.json, *.safetensors")
+           has_default
+               ? "checkpoint folder or a shape, such as llama-2-7b; auto: that on a GPU, "
+                 "llama-3.2-1b on the host"
+               : "checkpoint folder (config.json, tokenizer.json, *.safetensors), or a GGUF file")
       .meta("DIR")
       .required();
   table.add(s.served_model_name, "served_model_name",
-            "name of the base model in requests; default: the folder's name");
+            "name of the base model in requests; default: the name of the folder or file");
   table
       .add(s.dtype, "dtype",
            "type to compute in; auto: the checkpoint's own, but bf16 for f32 checkpoints on a GPU")

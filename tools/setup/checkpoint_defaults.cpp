@@ -6,12 +6,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 #include <fmt/format.h>
 
 #include "base/log/log.h"
 #include "engine/loader/json.h"
+#include "engine/loader/model_files.h"
 #include "engine/server/messages/request/request_parsing.h"
 
 namespace tandem {
@@ -23,13 +23,20 @@ constexpr std::uint64_t kMaxBytes = std::uint64_t{64} << 20;  // tokenizer_confi
 constexpr std::array<std::string_view, 5> kSampling = {"temperature", "top_p", "top_k", "min_p",
                                                        "repetition_penalty"};
 
-// Returns the file's object; an empty one if the file is missing or cannot be read.
-Json read_object(const fs::path& path) {
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) return Json::object();
-  Result<Json> object = read_json_object<Json>(path, kMaxBytes);
+// Returns the object in one of the model's files; an empty one if the file is missing or cannot be
+// read.
+Json read_object(const fs::path& model, std::string_view name) {
+  const auto read = [&]() -> Result<Json> {
+    TANDEM_ASSIGN(const std::string text, read_model_file(model, name, kMaxBytes));
+    Result<Json> object = parse_json_object<Json>(text);
+    if (!object) return object.status().with_context((model / name).string());
+    return object;
+  };
+  Result<Json> object = read();
   if (object) return std::move(*object);
-  log::warning("{}; it is ignored", object.status().message());
+  if (object.status().code() != StatusCode::not_found) {
+    log::warning("{}; it is ignored", object.status().message());
+  }
   return Json::object();
 }
 
@@ -48,7 +55,7 @@ std::optional<std::string> named_end(const Json& config) {
 
 SamplingParams read_sampling_defaults(const fs::path& model) {
   const fs::path path = model / "generation_config.json";
-  const Json config = read_object(path);
+  const Json config = read_object(model, "generation_config.json");
   SamplingParams sampling;
   std::string told;
   for (const std::string_view name : kSampling) {
@@ -69,8 +76,8 @@ SamplingParams read_sampling_defaults(const fs::path& model) {
 }
 
 void add_tokenizer_end(const fs::path& model, const Tokenizer& tokenizer, ModelSpec& spec) {
-  std::optional<std::string> name = named_end(read_object(model / "tokenizer_config.json"));
-  if (!name) name = named_end(read_object(model / "special_tokens_map.json"));
+  std::optional<std::string> name = named_end(read_object(model, "tokenizer_config.json"));
+  if (!name) name = named_end(read_object(model, "special_tokens_map.json"));
   if (!name) return;
   const std::optional<TokenId> id = tokenizer.token_to_id(*name);
   if (!id || *id >= spec.vocab_size) return;

@@ -9,12 +9,16 @@
 #include <utility>
 
 #include "base/file/file.h"
+#include "base/limits/bytes_text.h"
 #include "base/log/log.h"
 #include "base/memory/memory_info.h"
 #include "engine/adapters/base_name.h"
 #include "engine/loader/foreign_checkpoint.h"
+#include "engine/loader/gguf/gguf_file.h"
+#include "engine/loader/model_files.h"
 #include "engine/loader/peft/peft_folder.h"
 #include "engine/model/families/registry.h"
+#include "engine/model/weights/model_weights.h"
 #include "gpu/cuda/cuda_device.h"
 #include "shm/region.h"
 #include "tools/cli/progress.h"
@@ -45,23 +49,35 @@ bool is_hub_id(const std::string& model) {
 
 // Dummy weights need no tokenizer file: a tokenizer of bytes stands in.
 Result<std::unique_ptr<Tokenizer>> open_tokenizer(const EngineSettings& settings) {
-  const bool has_file = fs::exists(fs::path(settings.model) / "tokenizer.json");
-  if (!has_file && settings.load_format == "dummy") return Tokenizer::parse(byte_tokenizer_json());
-  return Tokenizer::load(settings.model);
+  constexpr std::uint64_t kMaxBytes = std::uint64_t{256} << 20;
+  const Result<std::string> json = read_model_file(settings.model, "tokenizer.json", kMaxBytes);
+  if (!json && json.status().code() == StatusCode::not_found) {
+    if (settings.load_format == "dummy") return Tokenizer::parse(byte_tokenizer_json());
+    return error(StatusCode::not_found, "{}; the checkpoint must have this file",
+                 json.status().message());
+  }
+  if (!json) return json.status();
+  auto tokenizer = Tokenizer::parse(*json);
+  if (!tokenizer) return tokenizer.status().with_context("the tokenizer of " + settings.model);
+  return tokenizer;
 }
 
 // A template that the user names must parse. If the checkpoint's own does not, the engine still
 // starts, and chat requests get the reason as an error.
 Result<std::unique_ptr<ChatTemplates>> open_chat_templates(const EngineSettings& settings) {
   constexpr std::uint64_t kMaxBytes = 1U << 20;
+  constexpr std::uint64_t kMaxFileBytes = 64U << 20;  // tokenizer_config.json may list all tokens
+  const ChatTemplates::ReadFile read = [&](const std::string& name) {
+    return read_model_file(settings.model, name, kMaxFileBytes);
+  };
   if (!settings.chat_template.empty()) {
     Result<std::string> source = read_text_file(settings.chat_template, kMaxBytes);
     if (!source) return source.status().with_context("chat_template");
-    auto made = ChatTemplates::with_template(*source, settings.model);
+    auto made = ChatTemplates::with_template(*source, read);
     if (!made) return made.status().with_context("chat_template: " + settings.chat_template);
     return made;
   }
-  auto found = ChatTemplates::load(settings.model);
+  auto found = ChatTemplates::load(read);
   if (!found && found.status().code() == StatusCode::not_found) {
     return std::unique_ptr<ChatTemplates>();
   }
@@ -292,12 +308,17 @@ Result<HostDeviceOptions> choose_host_options(const EngineSettings& settings) {
 Result<ModelSpec> find_model_spec(const std::string& model) {
   std::error_code ignored;
   if (fs::is_directory(model, ignored)) return config_of_folder(model);
+  if (is_gguf_file(model)) {
+    Result<ModelSpec> spec = load_model_spec(model);
+    if (!spec) return spec.status().with_context("model");
+    return spec;
+  }
   if (auto preset = model_preset(model)) return *std::move(preset);
   if (fs::exists(model, ignored)) {
-    const std::string foreign = foreign_format(model);
-    if (!foreign.empty()) return invalid("model: {}", foreign);
-    return invalid("model: {} is a file; name the folder that holds config.json and the weights",
-                   model);
+    return invalid(
+        "model: {} is a file, but no GGUF file; name the folder that holds config.json and the "
+        "weights",
+        model);
   }
   if (is_hub_id(model)) return not_downloaded(model);
   return invalid(
@@ -398,6 +419,12 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
   options.recording = {settings.record_steps,
                        {settings.model, settings.load_format, settings.seed}};
   TANDEM_ASSIGN(const std::unique_ptr<WeightSource> weights, open_weights(settings));
+  if (const std::uint64_t packed = weights->packed_bytes(); packed > 0) {
+    log::info(
+        "{} of quantised weights are converted to {}: all weights take {}",
+        bytes_text(static_cast<double>(packed)), to_string(setup->dtype),
+        bytes_text(static_cast<double>(ModelWeights::bytes_needed(setup->spec, {}, setup->dtype))));
+  }
   TANDEM_ASSIGN(setup->tokenizer, open_tokenizer(settings));
   add_tokenizer_end(settings.model, *setup->tokenizer, setup->spec);
   const bool as_text = settings.special_tokens_in_content == "text";

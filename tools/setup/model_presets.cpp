@@ -103,6 +103,7 @@ std::string byte_tokenizer_json() {
 std::string name_of_model(const std::string& model) {
   std::filesystem::path path = std::filesystem::path(model).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();  // "dir/"
+  if (path.extension() == ".gguf") path.replace_extension();
   std::string name = path.filename().string();
   return name.empty() || name == "." || name == ".." ? "model" : name;
 }

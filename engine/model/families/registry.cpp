@@ -4,11 +4,12 @@
 
 #include <array>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "engine/loader/foreign_checkpoint.h"
+#include "engine/loader/gguf/gguf_config.h"
+#include "engine/loader/model_files.h"
 #include "engine/model/families/families.h"
 
 namespace tandem {
@@ -147,6 +148,26 @@ Result<ModelSpec> read_spec(const Json& json) {
   return spec;
 }
 
+// What differs between a GGUF file's tensors and those of the checkpoint that its config describes.
+Status adapt_to_gguf(const std::filesystem::path& path, ModelSpec& spec) {
+  TANDEM_ASSIGN(const GgufModel model, GgufModel::open(path));
+  spec.norm_adds_one = false;  // it is added in the file
+  // The file may have been made of a multimodal checkpoint, after which adapters name their
+  // modules.
+  spec.names.multimodal = spec.family == "gemma3_text";
+  TANDEM_ASSIGN(std::vector<double> divisors, rotary_divisors(model));
+  if (divisors.empty()) return {};
+  RotarySpec& rotary = spec.rotary.front();
+  const std::int64_t head_dim = spec.attention().head_dim;
+  const std::int64_t pairs = (rotary.rotated == 0 ? head_dim : rotary.rotated) / 2;
+  if (spec.rotary.size() != 1 || static_cast<std::int64_t>(divisors.size()) != pairs) {
+    return invalid("tensor 'rope_freqs.weight' has {} elements, and heads have {} pairs",
+                   divisors.size(), pairs);
+  }
+  rotary.divisors = std::move(divisors);
+  return {};
+}
+
 }  // namespace
 
 Result<ModelSpec> parse_model_spec(std::string_view config_json) {
@@ -154,19 +175,31 @@ Result<ModelSpec> parse_model_spec(std::string_view config_json) {
   return read_spec(json);
 }
 
-Result<ModelSpec> load_model_spec(const std::filesystem::path& dir) {
-  const std::filesystem::path path = dir / "config.json";
-  TANDEM_ASSIGN(const Json json, read_json_object<Json>(path, kMaxConfigBytes));
-  Result<ModelSpec> spec = read_spec(json);
-  if (!spec) return spec.status().with_context(path.string());
+Result<ModelSpec> load_model_spec(const std::filesystem::path& model) {
+  const bool is_gguf = is_gguf_file(model);
+  const auto path_of = [&](std::string_view name) {
+    return (is_gguf ? model : model / name).string();
+  };
+  TANDEM_ASSIGN(const std::string text, read_model_file(model, "config.json", kMaxConfigBytes));
+  Result<ModelSpec> spec = parse_model_spec(text);
+  if (!spec) return spec.status().with_context(path_of("config.json"));
+  if (is_gguf) {
+    const Status status = adapt_to_gguf(model, *spec);
+    if (!status) return status.with_context(model.string());
+  }
 
-  const std::filesystem::path generation_path = dir / "generation_config.json";
-  std::error_code ignored;  // a file that cannot be accessed counts as absent
-  if (!std::filesystem::exists(generation_path, ignored)) return spec;
-  TANDEM_ASSIGN(const Json generation, read_json_object<Json>(generation_path, kMaxConfigBytes));
-  CheckpointConfig fields(generation);
+  constexpr std::string_view kGeneration = "generation_config.json";
+  const Result<std::string> generation_text = read_model_file(model, kGeneration, kMaxConfigBytes);
+  if (!generation_text) {
+    if (generation_text.status().code() == StatusCode::not_found) return spec;
+    return generation_text.status();
+  }
+  const std::string generation_path = path_of(kGeneration);
+  Result<Json> generation = parse_json_object<Json>(*generation_text);
+  if (!generation) return generation.status().with_context(generation_path);
+  CheckpointConfig fields(*generation);
   std::vector<std::int32_t> ids = fields.token_ids("eos_token_id", spec->vocab_size);
-  if (!fields.status().ok()) return fields.status().with_context(generation_path.string());
+  if (!fields.status().ok()) return fields.status().with_context(generation_path);
   // As in transformers, these replace the end tokens of config.json.
   if (!ids.empty()) spec->eos_token_ids = std::move(ids);
   return spec;

@@ -70,6 +70,7 @@ std::vector<double> rotary_frequencies(const RotarySpec& rotary, std::int64_t he
       const double kept = kept_by(*rotary.yarn, rotary.theta, rotated, pair);
       frequency *= (1 - kept) / rotary.yarn->factor + kept;
     }
+    if (!rotary.divisors.empty()) frequency /= rotary.divisors[i];
     const bool turns = rotary.turning == 0 || static_cast<std::int64_t>(i) < rotary.turning;
     result[i] = turns ? frequency / rotary.linear_factor : 0;
   }

@@ -61,6 +61,8 @@ struct RotarySpec {
   std::int64_t turning = 0;     // pairs that turn; the others have a frequency of 0; 0: all turn
   double attention_factor = 1;  // multiplies cosines and sines
   double linear_factor = 1;     // divides positions (rope_type "linear")
+  // Divide the frequencies, one for each pair (GGUF's rope_freqs); empty: none.
+  std::vector<double> divisors;
   std::optional<Llama3Scaling> llama3;
   std::optional<YarnScaling> yarn;
   std::optional<DynamicScaling> dynamic;
@@ -160,7 +162,7 @@ struct LayerSpec {
 // `layer` with the layer's number; names of projections get ".weight" and ".bias", norms ".weight".
 // Projections of one name are rows of one tensor, in the order q, k, v and gate, up.
 struct TensorNames {
-  std::string_view root = "model.";  // before the next three; see with_root_of()
+  std::string_view root = "model.";  // before the next three; see names_in()
   bool multimodal = false;           // beside the text model, there are others
   std::string_view embedding = "embed_tokens.weight";
   std::string_view layer = "layers.{}.";

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,8 +14,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/log/log.h"
-#include "engine/model/spec/text_model_places.h"
+#include "engine/model/weights/source_names.h"
 
 namespace tandem {
 namespace {
@@ -126,32 +126,28 @@ Status read_output_scales(const ModelSpec& spec, const WeightSource& source, Wei
   return {};
 }
 
+// The ranks after the first leave out biases that only it adds, so all of the model's tensors
+// count.
+Status check_all_used(const WeightSource& source, const ModelSpec& spec) {
+  std::set<std::string, std::less<>> used;
+  for (WeightPiece& piece : lay_out_weights(spec, {}, DType::bf16, nullptr).pieces) {
+    used.insert(std::move(piece.name));
+  }
+  return source.check_all_used(used);
+}
+
 }  // namespace
 
 std::size_t ModelWeights::bytes_needed(const ModelSpec& spec, Shard shard, DType dtype) {
   return lay_out_weights(spec, shard, dtype, nullptr).bytes;
 }
 
-TensorNames with_root_of(TensorNames names, const WeightSource& source) {
-  const auto has_below = [&](std::string_view root) {
-    return source.has(std::string(root) + std::string(names.embedding));
-  };
-  if (has_below(names.root)) return names;
-  for (const TextModelPlace& place : kTextModelPlaces) {
-    if (!has_below(place.root)) continue;
-    log::info("the text model of the checkpoint is loaded; its other tensors are left out");
-    names.root = place.root;
-    names.head = place.head;
-    break;
-  }
-  return names;
-}
-
 Result<ModelWeights> ModelWeights::load(const ModelSpec& shape, Shard shard,
                                         const WeightSource& source, DType dtype, Device& device,
                                         const LoadProgress& progress) {
   ModelSpec spec = shape;
-  spec.names = with_root_of(spec.names, source);
+  spec.names = names_in(source, spec.names);
+  TANDEM_TRY(check_all_used(source, spec));
   ModelWeights weights;
   const WeightLayout measured = lay_out_weights(spec, shard, dtype, nullptr);
   TANDEM_TRY(check_formats(measured, device));

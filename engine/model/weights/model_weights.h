@@ -16,10 +16,6 @@ namespace tandem {
 // Called as weights arrive, with the bytes of device memory filled so far and the total.
 using LoadProgress = std::function<void(std::size_t done, std::size_t total)>;
 
-// Looks where the checkpoint keeps the text model: multimodal checkpoints keep it below another
-// root than text models do.
-TensorNames with_root_of(TensorNames names, const WeightSource& source);
-
 class ModelWeights {
  public:
   // Reads every tensor of the model, or the shard's part of it, into one device allocation,

@@ -110,12 +110,12 @@ Result<std::unique_ptr<ChatTemplates>> ChatTemplates::load(const std::filesystem
   return load([&](const std::string& name) { return read_text_file(dir / name, kMaxFileBytes); });
 }
 
-Result<std::unique_ptr<ChatTemplates>> ChatTemplates::with_template(
-    std::string_view source, const std::filesystem::path& dir) {
+Result<std::unique_ptr<ChatTemplates>> ChatTemplates::with_template(std::string_view source,
+                                                                    const ReadFile& read) {
   TANDEM_ASSIGN(auto result, load([&](const std::string& name) -> Result<std::string> {
                   if (name == kTemplateName) return std::string(source);
                   if (name == kToolUseName) return error(StatusCode::not_found, "not asked for");
-                  return read_text_file(dir / name, kMaxFileBytes);
+                  return read(name);
                 }));
   TANDEM_TRY(result->problem());
   return result;

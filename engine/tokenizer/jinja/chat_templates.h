@@ -30,10 +30,10 @@ class ChatTemplates {
       const ReadFile& read,
       const nlohmann::ordered_json& tokens = nlohmann::ordered_json::object());
   static Result<std::unique_ptr<ChatTemplates>> load(const std::filesystem::path& dir);
-  // Makes one template for all chats, with the special tokens of the checkpoint in DIR. Fails if it
-  // cannot be parsed.
+  // Makes one template for all chats, with the special tokens of the checkpoint whose files `read`
+  // reads. Fails if it cannot be parsed.
   static Result<std::unique_ptr<ChatTemplates>> with_template(std::string_view source,
-                                                              const std::filesystem::path& dir);
+                                                              const ReadFile& read);
   static std::unique_ptr<ChatTemplates> of(std::unique_ptr<ChatTemplate> one);
 
   // Returns the template for chats with or without tools; invalid_argument if it cannot be parsed

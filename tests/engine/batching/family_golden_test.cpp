@@ -1,7 +1,7 @@
 // Every family of models against transformers + PEFT, through the whole engine, in float32: greedy
 // tokens and their log probabilities, of the base and of its adapters. Folders come from
-// data/families, and from $TANDEM_FAMILIES, if it is set; those of families that are refused are
-// left out there, with a line that says so.
+// data/families and data/gguf, and from $TANDEM_FAMILIES, if it is set; those of families that are
+// refused are left out there, with a line that says so.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,21 +25,24 @@ constexpr float kTolerance = 2e-3F;
 constexpr float kNearTie = 10 * kTolerance;
 
 std::vector<GoldenModel> family_models() {
-  std::vector<std::filesystem::path> roots = {"data/families"};
+  std::vector<std::filesystem::path> roots = {"data/families", "data/gguf"};
   if (const char* const more = std::getenv("TANDEM_FAMILIES")) roots.emplace_back(more);
   std::vector<GoldenModel> models;
-  for (const std::filesystem::path& root : roots) {
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    const std::filesystem::path& root = roots[i];
+    const bool own = i < 2;
     for (const auto& each : std::filesystem::directory_iterator(root)) {
       const std::filesystem::path golden = each.path() / "golden_tiny.json";
       if (!std::filesystem::exists(golden)) continue;
-      const bool own = root == roots.front();
-      const Result<ModelSpec> spec = load_model_spec(each.path());
+      const std::filesystem::path gguf = each.path() / "model.gguf";
+      const std::filesystem::path model = std::filesystem::exists(gguf) ? gguf : each.path();
+      const Result<ModelSpec> spec = load_model_spec(model);
       if (!own && !spec) {
         std::cerr << "left out: " << spec.status().message() << "\n";
         continue;
       }
       const std::string place = own ? "" : "all_";
-      models.push_back({place + each.path().filename().string(), each.path(), golden});
+      models.push_back({place + each.path().filename().string(), model, golden});
     }
   }
   std::ranges::sort(models, {}, &GoldenModel::name);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/ids/weights_identity.h"
+#include "tests/support/gguf_writer.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/temp_dir.h"
 
@@ -106,6 +107,23 @@ TEST_F(BaseIdentity, OfDrawnWeightsGoesByShapeAndSeed) {
   EXPECT_NE(*dummy_base_identity("llama-7b", 1), *dummy_base_identity("llama-13b", 1));
   EXPECT_NE(*dummy_base_identity(dir_.path(), 1), *dummy_base_identity("llama-7b", 1));
   EXPECT_NE(*dummy_base_identity("llama-7b", 1, "{{ x }}"), *dummy_base_identity("llama-7b", 1));
+}
+
+TEST(BaseIdentityOfGguf, ChangesWithItsMetadataAndItsWeights) {
+  const TempDir dir;
+  const auto identity = [&](const char* name, float weight) {
+    testing::GgufWriter writer;
+    writer.add("general.name", name);
+    writer.add_tensor("w", {64, 1024}, std::vector<float>(64 * 1024, weight));
+    dir.write("a.gguf", writer.bytes());
+    const Result<std::string> read = base_identity(dir.path() / "a.gguf", BaseReading::whole);
+    EXPECT_TRUE(read) << read.status().message();
+    return *read;
+  };
+  const std::string first = identity("a", 1);
+  EXPECT_EQ(identity("a", 1), first);
+  EXPECT_NE(identity("b", 1), first);
+  EXPECT_NE(identity("a", 2), first);
 }
 
 }  // namespace

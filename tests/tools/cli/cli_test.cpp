@@ -256,8 +256,8 @@ TEST(Cli, AWrongModelIsNamedAndExitsWithTwo) {
       {"no/such", "there is no folder no/such"},
       {"TheBloke/Llama-2-7B-GPTQ", "the name promises GPTQ"},
       {"/no/such", "/no/such is neither a folder nor one of the shapes"},
-      {gguf.path().string(), "holds a GGUF file (model.gguf)"},
-      {(gguf.path() / "model.gguf").string(), "model.gguf is a GGUF file"},
+      {gguf.path().string(), "holds a GGUF file; name the file itself"},
+      {(gguf.path() / "model.gguf").string(), "model.gguf: ends within its header"},
       {std::string(kModel) + "/model.safetensors", "is a file; name the folder"},
       {std::string(kAdapters) + "/python", "is an adapter; name its base model here"},
       {empty.path().string(), "has no config.json"}};

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/gguf_writer.h"
 #include "tests/support/small_model.h"
 #include "tests/support/temp_dir.h"
 
@@ -21,6 +22,18 @@ TEST(SamplingDefaults, AreThoseOfTheCheckpoint) {
   EXPECT_EQ(sampling.top_p, 0.9);
   EXPECT_EQ(sampling.top_k, 50);
   EXPECT_EQ(sampling.min_p, 0);
+  EXPECT_EQ(sampling.repetition_penalty, 1.1);
+}
+
+TEST(SamplingDefaults, AreThoseThatAGgufFileSuggests) {
+  const testing::TempDir dir;
+  testing::GgufWriter writer;
+  writer.add("general.sampling.temp", 0.6F).add("general.sampling.top_k", 50U);
+  writer.add("general.sampling.penalty_repeat", 1.1F);
+  dir.write("a.gguf", writer.bytes());
+  const SamplingParams sampling = read_sampling_defaults(dir.path() / "a.gguf");
+  EXPECT_EQ(sampling.temperature, 0.6);
+  EXPECT_EQ(sampling.top_k, 50);
   EXPECT_EQ(sampling.repetition_penalty, 1.1);
 }
 

@@ -1,0 +1,20 @@
+// The configuration files of a model: those of a checkpoint's folder, or what stands for them in a
+// GGUF file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace tandem {
+
+// Returns the text of the file of this name in the folder `model`; not_found if it does not exist.
+// If `model` is a GGUF file, its metadata is translated into config.json, generation_config.json,
+// tokenizer.json or tokenizer_config.json, and other names are not_found.
+Result<std::string> read_model_file(const std::filesystem::path& model, std::string_view name,
+                                    std::uint64_t max_bytes);
+
+}  // namespace tandem
