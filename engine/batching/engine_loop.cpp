@@ -58,7 +58,8 @@ EngineLoop::EngineLoop(const EngineOptions& options, const BatchLimits& limits, 
       }
     }
     return handoff->admission(waiting, loads, static_cast<std::int32_t>(scheduler_.num_running()),
-                              executor_->times().next_starts_in(), executor_->tier().loads());
+                              executor_->times().next_starts_in(),
+                              executor_->tier().loads().first());
   });
 }
 
@@ -190,7 +191,7 @@ void EngineLoop::run_step() {
 // a step that ends meanwhile would be handed out too late.
 bool EngineLoop::enqueuing_would_take_long() {
   if (executor_->empty() || !starts_before_arrival(options_.adapter_mode)) return false;
-  if (executor_->tier().has_room()) return false;
+  if (executor_->tier().loads().has_room()) return false;
   return std::ranges::any_of(scheduler_.all(), [](const Sequence* sequence) {
     const AdapterLease& adapter = sequence->context().adapter;
     return adapter != nullptr && adapter->residency() == Residency::loading;

@@ -109,7 +109,7 @@ const EngineView& EngineReporter::look(const ContinuousBatcher& scheduler,
   view_.kv_free_tokens = available * pool_->shape().page_tokens;
   view_.adapter_free_bytes =
       (available * pool_->shape().chunks_per_page + pool_->counts().spare_chunks) * chunk_bytes_;
-  view_.link_queue_bytes = adapters.loads().bytes_loading();
+  view_.link_queue_bytes = adapters.counts().loading_bytes;
   view_.running = {};
   for (const auto& sequence : scheduler.running()) {
     const std::int32_t rank = rank_of(*sequence);
