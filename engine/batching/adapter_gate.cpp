@@ -126,7 +126,7 @@ Status AdapterGate::check_fits(const Sequence& sequence, std::int32_t kept_pages
   const std::int32_t adapter_pages =
       device_->holds().is_kept(adapter) ? 0 : device_->room().pages_of(adapter);
   const std::int32_t kv_pages =
-      pool_->shape().pages_for(sequence.prompt_len() + request.max_tokens);
+      pool_->shape().pages_for(sequence.tokens.prompt_len() + request.max_tokens);
   if (adapter_pages + kv_pages + kept_pages > pool_->shape().num_pages) {
     return error(StatusCode::resource_exhausted,
                  "adapter '{}' needs {} pages and the request {}; of the pool's {}, {} are taken "
@@ -187,7 +187,7 @@ bool AdapterGate::holds_back(const Sequence& sequence) const {
     return true;
   }
   if (missing_pages_ == 0) return false;
-  const std::int64_t pages = pool_->shape().pages_for(sequence.num_tokens());
+  const std::int64_t pages = pool_->shape().pages_for(sequence.tokens.size());
   return pool_->available_pages() - pages < missing_pages_;
 }
 

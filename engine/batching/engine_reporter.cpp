@@ -116,7 +116,7 @@ const EngineView& EngineReporter::look(const ContinuousBatcher& scheduler,
     view_.running.add({.requests = 1,
                        .rank_sum = rank,
                        .rank_max = rank,
-                       .context_tokens = sequence->num_tokens()});
+                       .context_tokens = sequence->tokens.size()});
   }
   view_.waiting = {};
   view_.waiting_rank_sum = 0;

@@ -27,7 +27,7 @@ std::int32_t Admission::reserve(Sequence& sequence, const StepDraft& step, bool 
   // the last pages would be the first to be preempted. While others run, one more page is left for
   // their next tokens.
   if (!alone) {
-    const std::int64_t missing = pool_->shape().pages_for(sequence.num_tokens()) -
+    const std::int64_t missing = pool_->shape().pages_for(sequence.tokens.size()) -
                                  static_cast<std::int64_t>(sequence.pages.ids().size());
     if (missing + 1 > pool_->available_pages()) return 0;
   }

@@ -70,7 +70,7 @@ class Simulation {
     for (const auto& [sequence, num_tokens] : plan) {
       auto& begun = sequence->context().first_scheduled;
       if (!begun) begun = clock.now();
-      if (!sequence->has_begun()) sequence->begin();
+      if (!sequence->life.has_begun()) sequence->life.begin();
     }
     clock.advance(step_time);
     for (const auto& [sequence, num_tokens] : plan) play(*sequence, num_tokens);
@@ -101,24 +101,24 @@ class Simulation {
  private:
   void play(Sequence& sequence, std::int32_t num_tokens) {
     std::int64_t scored = 0;
-    if (sequence.wants_prompt_logprobs()) {
+    if (sequence.prompt_logprobs.are_wanted()) {
       const std::int64_t end =
-          std::min(sequence.computed() + num_tokens, sequence.prompt_len() - 1);
+          std::min(sequence.computed() + num_tokens, sequence.tokens.prompt_len() - 1);
       scored = std::max<std::int64_t>(
-          end - std::max(sequence.computed(), sequence.prompt_logprobs_asked()), 0);
+          end - std::max(sequence.computed(), sequence.prompt_logprobs.asked()), 0);
     }
     sequence.enter_step(num_tokens, static_cast<std::int32_t>(scored), 0);
     sequence.leave_step();
-    if (sequence.pending() == 0) return;
-    sequence.learn(sequence.known_len(), 6);
+    if (sequence.tokens.pending() == 0) return;
+    sequence.tokens.learn(sequence.tokens.known_len(), 6);
     RequestContext& context = sequence.context();
     if (!context.first_token) {
       context.first_token = clock.now();
       first_tokens_.push_back(seconds_between(context.submitted, clock.now()));
       scheduler_.line().saw_prefill(seconds_between(*context.first_scheduled, clock.now()),
-                                    sequence.prompt_len());
+                                    sequence.tokens.prompt_len());
     }
-    if (sequence.output_len() < sequence.context().request.max_tokens) return;
+    if (sequence.tokens.output_len() < sequence.context().request.max_tokens) return;
     finished_.push_back(sequence.arrival);
     (void)scheduler_.remove(&sequence);
   }
@@ -187,11 +187,11 @@ TEST(ContinuousBatcher, KeepsAChunkUnderItsOwnLimit) {
 TEST(ContinuousBatcher, ScoresThePromptOnceThoughThePreemptedSequenceIsComputedAgain) {
   Simulation simulation(limits(4, 100), 64, 4);
   Sequence* sequence = simulation.add(20, 100, 0, true);
-  EXPECT_TRUE(sequence->wants_prompt_logprobs());
+  EXPECT_TRUE(sequence->prompt_logprobs.are_wanted());
   simulation.step();
-  ASSERT_EQ(sequence->output_len(), 1);
+  ASSERT_EQ(sequence->tokens.output_len(), 1);
   sequence->pages.free();
-  EXPECT_FALSE(sequence->wants_prompt_logprobs());
+  EXPECT_FALSE(sequence->prompt_logprobs.are_wanted());
 }
 
 TEST(ContinuousBatcher, ServesInOrderOfArrivalWithinAPriority) {
