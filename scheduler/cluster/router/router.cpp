@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log/log.h"
+#include "scheduler/cluster/members/engine_search.h"
 #include "scheduler/cluster/router/call_trace.h"
 #include "scheduler/cluster/router/route_error.h"
 
@@ -170,7 +171,7 @@ Router::Place Router::try_place(RoutedCall& call) {
   if (is_new(begin)) return Place::waits;
   // The last engine may have lost only its connection and be back in a moment.
   if (choice.kind == Choice::Kind::nobody && !wanted.avoid_strictly &&
-      cluster_.may_be_back(wanted, begin - options_.limits.lost_patience)) {
+      EngineSearch(cluster_, wanted).may_be_back(begin - options_.limits.lost_patience)) {
     return Place::waits;
   }
   // An engine had the request: it may come back, or another may come.
@@ -236,7 +237,7 @@ void Router::expire_queue() {
     if (at - call->progress().waiting_since >= patience) late.push_back(call);
   }
   for (const CallPointer& call : late) {
-    if (cluster_.has_others_only(call->wanted())) {
+    if (EngineSearch(cluster_, call->wanted()).has_others_only()) {
       call->refuse(weights_gone());
     } else if (call->progress().recovering()) {
       call->refuse({503, "No engine could continue the request in time", "engines_failed", 1});
