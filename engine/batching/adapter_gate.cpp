@@ -15,7 +15,7 @@ std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
   forget_turns(waiting);
   bool busy = false;
   DeviceTier::Turn turn(*device_);
-  const std::int32_t kept_pages = device_->room().kept_pages();
+  const std::int32_t kept_pages = device_->holds().kept_pages();
   for (const auto& sequence : waiting) {
     const AdapterLease& adapter = sequence->context().adapter;
     if (adapter == nullptr) continue;
@@ -29,7 +29,7 @@ std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
     if (residency == Residency::resident || residency == Residency::loading) continue;
     switch (turn.reserve(adapter)) {
       case DeviceTier::Start::on_its_way:
-        if (keeps_all(mode_)) device_->room().keep(*adapter);
+        if (keeps_all(mode_)) device_->holds().keep(*adapter);
         break;
       case DeviceTier::Start::busy:
         busy = true;
@@ -124,16 +124,16 @@ Status AdapterGate::check_fits(const Sequence& sequence, std::int32_t kept_pages
   const ServedAdapter& adapter = *sequence.context().adapter;
   const GenerationRequest& request = sequence.context().request;
   const std::int32_t adapter_pages =
-      device_->room().is_kept(adapter) ? 0 : device_->room().pages_of(adapter);
+      device_->holds().is_kept(adapter) ? 0 : device_->room().pages_of(adapter);
   const std::int32_t kv_pages =
-      pool_->shape().pages_for(sequence.prompt_len() + request.max_tokens);
+      pool_->shape().pages_for(sequence.tokens.prompt_len() + request.max_tokens);
   if (adapter_pages + kv_pages + kept_pages > pool_->shape().num_pages) {
     return error(StatusCode::resource_exhausted,
                  "adapter '{}' needs {} pages and the request {}; of the pool's {}, {} are taken "
                  "by pinned adapters: ask for less, or raise pool_gb",
                  adapter.name(), adapter_pages, kv_pages, pool_->shape().num_pages, kept_pages);
   }
-  if (adapter_pages > 0 && device_->room().num_kept() >= device_->room().num_slots()) {
+  if (adapter_pages > 0 && device_->holds().num_kept() >= device_->room().num_slots()) {
     return error(StatusCode::resource_exhausted,
                  "all {} places for adapters on the device are taken by pinned ones; raise "
                  "max_device_adapters",
@@ -144,7 +144,7 @@ Status AdapterGate::check_fits(const Sequence& sequence, std::int32_t kept_pages
 
 Status AdapterGate::check_keep(const ServedAdapter& adapter, std::int64_t max_model_len) const {
   const std::int64_t pages = device_->room().pages_of(adapter);
-  const std::int64_t left = pool_->shape().num_pages - device_->room().kept_pages();
+  const std::int64_t left = pool_->shape().num_pages - device_->holds().kept_pages();
   if (pages + pool_->shape().pages_for(max_model_len) > left) {
     return error(StatusCode::resource_exhausted,
                  "adapter '{}' needs {} pages for good and a sequence of max_model_len up to {}, "
@@ -153,7 +153,7 @@ Status AdapterGate::check_keep(const ServedAdapter& adapter, std::int64_t max_mo
                  adapter.name(), pages, pool_->shape().pages_for(max_model_len), left,
                  pool_->shape().num_pages);
   }
-  if (device_->room().num_kept() >= device_->room().num_slots()) {
+  if (device_->holds().num_kept() >= device_->room().num_slots()) {
     return error(StatusCode::resource_exhausted,
                  "all {} places for adapters on the device are taken by pinned ones; raise "
                  "max_device_adapters",
@@ -187,7 +187,7 @@ bool AdapterGate::holds_back(const Sequence& sequence) const {
     return true;
   }
   if (missing_pages_ == 0) return false;
-  const std::int64_t pages = pool_->shape().pages_for(sequence.num_tokens());
+  const std::int64_t pages = pool_->shape().pages_for(sequence.tokens.size());
   return pool_->available_pages() - pages < missing_pages_;
 }
 
@@ -208,7 +208,7 @@ bool AdapterGate::enter(Sequence& sequence) {
     return false;
   }
   if (adapter != nullptr) {
-    device_->enter(*adapter);
+    device_->holds().enter(*adapter);
     sequence.context().readings_before = adapter->home().num_readings();  // its reading succeeded
   }
   return true;
@@ -220,11 +220,12 @@ bool AdapterGate::is_in_doubt(const Sequence& sequence) const {
 }
 
 void AdapterGate::begins(const Sequence& sequence) {
-  if (sequence.context().adapter != nullptr) device_->count_use(*sequence.context().adapter);
+  if (sequence.context().adapter != nullptr)
+    device_->holds().count_use(*sequence.context().adapter);
 }
 
 void AdapterGate::leave(const Sequence& sequence) {
-  if (sequence.context().adapter != nullptr) device_->leave(*sequence.context().adapter);
+  if (sequence.context().adapter != nullptr) device_->holds().leave(*sequence.context().adapter);
 }
 
 }  // namespace tandem

@@ -34,11 +34,11 @@ std::optional<Status> AdapterKeeper::advance(const KeepRequest& request) {
     if (proof.is_given()) return Status();
     return std::nullopt;  // the store notifies the engine when it is
   }
-  if (device_->room().is_kept(adapter)) return std::nullopt;
+  if (device_->holds().is_kept(adapter)) return std::nullopt;
   if (Status fits = gate_->check_keep(adapter, max_model_len_); !fits) return fits;
   switch (device_->start(request.adapter)) {
     case DeviceTier::Start::on_its_way:
-      device_->room().keep(adapter);
+      device_->holds().keep(adapter);
       return std::nullopt;
     case DeviceTier::Start::busy:
       return std::nullopt;

@@ -56,12 +56,12 @@ bool Deliveries::try_to_take(Sequence& sequence, std::span<const SampledToken> s
 bool Deliveries::accept_token(Sequence& sequence, std::int64_t index, const SampledToken& sampled) {
   RequestContext& context = sequence.context();
   const GenerationRequest& request = context.request;
-  sequence.learn(index, sampled.token);
-  const std::int64_t output_len = sequence.known_len() - sequence.prompt_len();
+  sequence.tokens.learn(index, sampled.token);
+  const std::int64_t output_len = sequence.tokens.known_len() - sequence.tokens.prompt_len();
 
   OutputDelta delta;
   delta.index = sequence.index;
-  if (sequence.scores_prompt()) {
+  if (sequence.prompt_logprobs.are_due()) {
     delta.prompt_logprobs = std::move(context.prompt_logprobs);
     context.prompt_told = true;
   }
@@ -80,7 +80,7 @@ bool Deliveries::accept_token(Sequence& sequence, std::int64_t index, const Samp
     // The time of a cold adapter is no prefill time, and not valid for other adapters' prompts.
     if (context.first_scheduled && context.began_warm && sequence.replays() == 0) {
       scheduler_->line().saw_prefill(seconds_between(*context.first_scheduled, now),
-                                     sequence.prompt_len());
+                                     sequence.tokens.prompt_len());
     }
     const bool found_cold =
         context.adapter != nullptr && context.stats.adapter_tier != tier_name(Residency::resident);
@@ -156,13 +156,13 @@ void Deliveries::finish(Sequence& sequence, OutputDelta delta) noexcept {
 
 void Deliveries::remove(Sequence& sequence) noexcept {
   std::unique_ptr<Sequence> owned = scheduler_->remove(&sequence);
-  owned->end();
+  owned->life.end();
   if (owned->is_in_flight()) ended_.push_back(std::move(owned));
 }
 
 bool Deliveries::left_step(Sequence& sequence) noexcept {
   sequence.leave_step();
-  if (!sequence.has_ended()) return true;
+  if (!sequence.life.has_ended()) return true;
   if (sequence.is_in_flight()) return false;
   ended_.erase(std::find_if(ended_.begin(), ended_.end(),
                             [&](const auto& each) { return each.get() == &sequence; }));

@@ -58,7 +58,8 @@ EngineLoop::EngineLoop(const EngineOptions& options, const BatchLimits& limits, 
       }
     }
     return handoff->admission(waiting, loads, static_cast<std::int32_t>(scheduler_.num_running()),
-                              executor_->times().next_starts_in(), executor_->tier().loads());
+                              executor_->times().next_starts_in(),
+                              executor_->tier().loads().first());
   });
 }
 
@@ -121,7 +122,7 @@ void EngineLoop::look_after_sequences() {
   for (Sequence* sequence : scheduler_.all()) {
     if (sequence->context().state->cancelled()) {
       deliveries_.end(*sequence, FinishReason::cancelled, {});
-    } else if (!sequence->held().empty()) {
+    } else if (!sequence->results.held().empty()) {
       release_held(*sequence);
     }
   }
@@ -190,7 +191,7 @@ void EngineLoop::run_step() {
 // a step that ends meanwhile would be handed out too late.
 bool EngineLoop::enqueuing_would_take_long() {
   if (executor_->empty() || !starts_before_arrival(options_.adapter_mode)) return false;
-  if (executor_->tier().has_room()) return false;
+  if (executor_->tier().loads().has_room()) return false;
   return std::ranges::any_of(scheduler_.all(), [](const Sequence* sequence) {
     const AdapterLease& adapter = sequence->context().adapter;
     return adapter != nullptr && adapter->residency() == Residency::loading;
@@ -214,7 +215,7 @@ void EngineLoop::help_stuck() {
       error(StatusCode::resource_exhausted,
             "the request needs {} pages so far; of the pool's {}, {} are taken by pinned "
             "adapters: ask for less, or raise pool_gb",
-            pool_->shape().pages_for(sequence->num_tokens()), pool_->shape().num_pages,
+            pool_->shape().pages_for(sequence->tokens.size()), pool_->shape().num_pages,
             pages.adapter));
 }
 
@@ -223,7 +224,7 @@ void EngineLoop::note_scheduled(const std::vector<ScheduledSequence>& scheduled,
   for (const auto& [sequence, num_tokens] : scheduled) {
     step_tokens += num_tokens;
     RequestContext& context = sequence->context();
-    const std::int64_t prompt_left = sequence->prompt_len() - sequence->computed();
+    const std::int64_t prompt_left = sequence->tokens.prompt_len() - sequence->computed();
     counts_.prompt_tokens +=
         static_cast<std::uint64_t>(std::clamp<std::int64_t>(prompt_left, 0, num_tokens));
     if (!context.first_scheduled) {
@@ -232,7 +233,7 @@ void EngineLoop::note_scheduled(const std::vector<ScheduledSequence>& scheduled,
           context.adapter == nullptr || context.adapter->residency() == Residency::resident;
       context.stats.queue_s = seconds_between(context.submitted, now);
     }
-    if (!sequence->has_begun()) sequence->begin();
+    if (!sequence->life.has_begun()) sequence->life.begin();
   }
   counts_.step_tokens.count(kStepTokensBounds, static_cast<double>(step_tokens));
 }
@@ -336,8 +337,8 @@ void EngineLoop::digest_entry(const StepResult& step, const PlannedEntry& entry)
                                             static_cast<std::size_t>(entry.samples.count));
   // No token is sent before the adapter's contents are proven, as its layers may have been used
   // while its folder was still being read. Only this sequence waits for that.
-  if (!sequence.held().empty() || !entry.proof.is_given()) {
-    sequence.hold({{samples.begin(), samples.end()}, entry.next_token, entry.proof});
+  if (!sequence.results.held().empty() || !entry.proof.is_given()) {
+    sequence.results.hold({{samples.begin(), samples.end()}, entry.next_token, entry.proof});
     return;
   }
   (void)take(sequence, samples, entry.next_token);
@@ -346,7 +347,7 @@ void EngineLoop::digest_entry(const StepResult& step, const PlannedEntry& entry)
 // Returns false if that was its last token; the sequence may be destroyed then.
 bool EngineLoop::take(Sequence& sequence, std::span<const SampledToken> samples,
                       std::int64_t next_token) {
-  const FoundEnding& ending = sequence.ending();
+  const FoundEnding& ending = sequence.results.ending();
   if (ending.at < 0 || ending.at != next_token) {
     return deliveries_.take(sequence, samples, next_token);
   }
@@ -357,11 +358,11 @@ bool EngineLoop::take(Sequence& sequence, std::span<const SampledToken> samples,
 // The store notifies the engine when a reading has ended; the device tier ends those that are
 // overdue.
 void EngineLoop::release_held(Sequence& sequence) {
-  for (const HeldSamples& held : sequence.held()) {
+  for (const HeldSamples& held : sequence.results.held()) {
     if (const Status bad = held.proof.status(); !bad) return fail_or_replay(sequence, bad);
     if (!held.proof.is_given()) return;
   }
-  for (const HeldSamples& held : sequence.release_held()) {
+  for (const HeldSamples& held : sequence.results.release_held()) {
     if (!take(sequence, held.samples, held.next_token)) return;
   }
 }
@@ -391,7 +392,7 @@ void EngineLoop::replay(const ServedAdapter& adapter) {
     const AdapterLease& its = sequence->context().adapter;
     if (its == nullptr || its->contents().digest != digest) continue;
     // A sequence that has not begun has no results.
-    if (!sequence->has_begun()) continue;
+    if (!sequence->life.has_begun()) continue;
     scheduler_.replay(sequence);
     ++counts_.replays;
   }

@@ -48,7 +48,7 @@ void EngineLoop::recover(const char* why) noexcept {
 // Requires that no step is in flight.
 void EngineLoop::lose_sequences(bool waiting_too) noexcept {
   for (Sequence* sequence : scheduler_.all()) {
-    if (waiting_too || sequence->has_begun()) deliveries_.lose(*sequence);
+    if (waiting_too || sequence->life.has_begun()) deliveries_.lose(*sequence);
   }
 }
 

@@ -110,14 +110,14 @@ const EngineView& EngineReporter::look(const ContinuousBatcher& scheduler,
   view_.kv_free_tokens = pool_->shape().tokens_in(available);
   view_.adapter_free_bytes =
       (available * pool_->shape().chunks_per_page + pool_->counts().spare_chunks) * chunk_bytes_;
-  view_.link_queue_bytes = adapters.loads().bytes_loading();
+  view_.link_queue_bytes = adapters.counts().loading_bytes;
   view_.running = {};
   for (const auto& sequence : scheduler.running()) {
     const std::int32_t rank = rank_of(*sequence);
     view_.running.add({.requests = 1,
                        .rank_sum = rank,
                        .rank_max = rank,
-                       .context_tokens = sequence->num_tokens()});
+                       .context_tokens = sequence->tokens.size()});
   }
   view_.waiting = {};
   view_.waiting_rank_sum = 0;

@@ -47,7 +47,7 @@ bool EngineLoop::is_due() {
 }
 
 Planning::Work EngineLoop::next_work() const {
-  if (executor_->tier().loads().num_loading() > 0) return Planning::Work::loads;
+  if (executor_->tier().counts().loading > 0) return Planning::Work::loads;
   const auto in_prompt = [](const auto& sequence) { return sequence->left_to_compute() > 1; };
   const bool prompts =
       scheduler_.num_waiting() > 0 ||
@@ -74,7 +74,7 @@ void EngineLoop::wait_for_step() {
 bool EngineLoop::look_in(Duration waited, Duration longest) {
   constexpr auto kShortest = std::chrono::microseconds(20);
   constexpr auto kLongest = std::chrono::microseconds(500);
-  executor_->tier().feed();
+  executor_->tier().loads().feed();
   return inbox_->wait(std::min(longest, std::clamp<Duration>(waited / 32, kShortest, kLongest)));
 }
 

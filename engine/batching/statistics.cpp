@@ -63,7 +63,7 @@ void count_adapters(const AdapterStore& store, Executor& executor, EngineStats& 
   stats.adapter_loaded_bytes = adapters.loaded_bytes;
   stats.adapter_evictions = adapters.evictions;
   stats.adapter_early_arrivals = store.early_arrivals();
-  stats.adapter_load = executor.tier().loads().load_times();
+  stats.adapter_load = adapters.load_times;
   stats.host_tier_bytes = store.host_tier().capacity();
   stats.host_tier_used = store.host_tier().used();
   if (executor.handoff() == nullptr) return;

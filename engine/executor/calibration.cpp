@@ -53,7 +53,7 @@ class Calibration {
         planner_(handoff_.plan_by(PlannerOf{LayerChoice::cpu})) {}
 
   ~Calibration() {
-    executor_.tier().loads().let_go();
+    executor_.tier().loads().first().stream().let_go();
     handoff_.plan_by(std::move(planner_));
     try {
       drop_adapters();
@@ -215,7 +215,7 @@ class Calibration {
   // Waits for B before a step, as a layer's wait for its B is no measure of the workers.
   void await_b(std::size_t count) {
     const auto is_there = [&](const AdapterLease& adapter) {
-      const auto arriving = executor_.tier().loads().arriving(*adapter);
+      const auto arriving = executor_.tier().loads().first().in_flight().arriving(*adapter);
       return !arriving || std::ranges::all_of(arriving->b_parts, [](const auto& event) {
         return event != nullptr && event->passed();
       });
@@ -223,7 +223,7 @@ class Calibration {
     while (left() > 0 &&
            !std::all_of(adapters_.begin(), adapters_.begin() + static_cast<std::ptrdiff_t>(count),
                         is_there)) {
-      executor_.tier().feed();
+      executor_.tier().loads().feed();
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   }
@@ -242,14 +242,14 @@ class Calibration {
   Status time_handover(std::size_t count, std::int32_t rows, LayerChoice choice) {
     const std::int64_t all = static_cast<std::int64_t>(count) * rows;
     if (all == 0 || all > kMostColdRows || !has_room(count, rows) || left() <= 0) return {};
-    executor_.tier().loads().hold(&word(), ++held_);
+    executor_.tier().loads().first().stream().hold(&word(), ++held_);
     handoff_.plan_by(PlannerOf{choice});
     Status status;
     if (load(count, choice == LayerChoice::cpu_xa)) {
       if (choice == LayerChoice::cpu_xa) await_b(count);
       status = step(count, rows);
     }
-    executor_.tier().loads().let_go();
+    executor_.tier().loads().first().stream().let_go();
     TANDEM_TRY(status);
     return unload();
   }

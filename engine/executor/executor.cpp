@@ -204,7 +204,7 @@ StepResult Executor::wait() {
   if (handoff_ != nullptr) {
     const double factor = handoff_->learner().costs().factors.link;
     for (std::size_t i = 1; i < ranks_.size(); ++i) {
-      tier_->lane(i).loads().set_link_factor(factor);
+      tier_->loads().on(i).link().set_factor(factor);
     }
   }
   if (failure_.ok()) return result;
@@ -235,7 +235,7 @@ void Executor::meet_again() {
 }
 
 Status Executor::abandon() noexcept {
-  for (std::size_t i = 0; i < ranks_.size(); ++i) tier_->lane(i).loads().await_readings();
+  tier_->loads().await_readings();
   // Operations that wait for a rank whose step was never enqueued stop waiting.
   if (ranks_.size() > 1) {
     for (Rank& rank : ranks_) rank.communicator->leave("what was given up");

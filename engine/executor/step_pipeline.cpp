@@ -56,7 +56,8 @@ Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& option
                                                    mask_words(model.spec().vocab_size) * 4);
   TANDEM_ASSIGN(pipeline->masks_, device.allocate_pinned(mask_bytes, "masks of tokens"));
   TANDEM_ASSIGN(pipeline->device_masks_, device.allocate(mask_bytes, "masks of tokens"));
-  if (handoff != nullptr) adapters.loads().set_link_factor(handoff->learner().costs().factors.link);
+  if (handoff != nullptr)
+    adapters.loads().link().set_factor(handoff->learner().costs().factors.link);
   for (Step& step : pipeline->steps_) {
     TANDEM_ASSIGN(step.sampled, device.allocate_pinned(bytes, "sampled tokens"));
     const bool timed = trace::on() || (handoff != nullptr && adapters.rank() == 0);
@@ -127,7 +128,7 @@ bool StepPipeline::launch(const StepPlan& plan) {
   }
   step.status = Status();
   if (planned_) {
-    step.handoff = std::move(*planned_).offer(input, adapters_.loads());
+    step.handoff = std::move(*planned_).offer(input, adapters_.loads().stream().slots());
     planned_.reset();
   }
   if (recorded) {
@@ -217,7 +218,7 @@ void StepPipeline::fill(const StepPlan& plan, Step& step) {
 }
 
 void StepPipeline::note_cold(SlotId slot, std::int32_t rows) {
-  AdapterLease adapter = adapters_.loads().arriving_in(slot);
+  AdapterLease adapter = adapters_.loads().in_flight().arriving_in(slot);
   if (adapter == nullptr) return;
   const auto known = std::find_if(cold_.begin(), cold_.end(),
                                   [&](const AdapterRows& each) { return each.adapter == adapter; });
@@ -337,9 +338,9 @@ void StepPipeline::learn(const Step& step, double seconds) {
   if (step.kind && !step.kind->recorded && !step.awaited_masks)
     handoff_->learner().observe_step(step.kind->rows, seconds);
   LoadQueue& loads = adapters_.loads();
-  if (const auto took = loads.took())
+  if (const auto took = loads.stream().took())
     handoff_->learner().observe_loads(took->model_s, took->seen_s);
-  loads.set_link_factor(handoff_->learner().costs().factors.link);
+  loads.link().set_factor(handoff_->learner().costs().factors.link);
 }
 
 Status StepPipeline::wait_for_all() noexcept {

@@ -112,16 +112,16 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
                                         const LoadQueue& under_way) const {
   const TimePoint now = clock_->now();
   PlanRequest request = request_for(rows, starts_in);
-  request.link_busy_for = std::max(0.0, seconds_between(now, under_way.link_free_at()));
+  request.link_busy_for = std::max(0.0, seconds_between(now, under_way.link().free_at()));
   for (const MailboxWorkers& each : workers) add(each, request);
   request.max_cpu_rows = max_rows_ * num_mailboxes_;
   const auto add_adapter = [&](const AdapterRows& each) {
     ColdAdapter& adapter = request.adapters.emplace_back();
-    if (const auto arriving = under_way.arriving(*each.adapter);
+    if (const auto arriving = under_way.in_flight().arriving(*each.adapter);
         arriving && !arriving->arrivals.empty()) {
       adapter = times_of(each, *arriving, now);
     } else {
-      adapter.host_arrives = under_way.unread(*each.adapter);
+      adapter.host_arrives = under_way.in_flight().unread(*each.adapter);
     }
     adapter.rows = each.rows;
     adapter.layers = layer_loads(config_, each.adapter->contents(), num_devices_);
@@ -205,7 +205,7 @@ std::vector<HandoffPlanner::Candidate> HandoffPlanner::choose(
   const TimePoint now = clock_->now();
   std::vector<Candidate> candidates;
   for (const AdapterRows& each : cold) {
-    std::optional<ArrivingAdapter> arriving = under_way.arriving(*each.adapter);
+    std::optional<ArrivingAdapter> arriving = under_way.in_flight().arriving(*each.adapter);
     if (!arriving) continue;
     Candidate& candidate = candidates.emplace_back();
     candidate.cold = &each;

@@ -51,17 +51,17 @@ std::vector<OfferDescriptor> PlannedHandoff::descriptors() const {
   return descriptors;
 }
 
-OfferedHandoff PlannedHandoff::offer(const StepInput& input, const LoadQueue& loads) && {
+OfferedHandoff PlannedHandoff::offer(const StepInput& input, const AdapterSlots& slots) && {
   if (!step_->groups.empty()) {
     TANDEM_CHECK(input.num_groups == static_cast<std::int32_t>(step_->groups.size()),
                  "{} groups of {}", input.num_groups, step_->groups.size());
-    describe(input, loads);
+    describe(input, slots);
     if (rank_ == 0) publish();
   }
   return {*handoff_, rank_, std::move(step_)};
 }
 
-void PlannedHandoff::describe(const StepInput& input, const LoadQueue& loads) {
+void PlannedHandoff::describe(const StepInput& input, const AdapterSlots& slots) {
   const Handoff::RankMemory& memory = handoff_->ranks_[rank_];
   const Mailboxes& mailboxes = *handoff_->mailboxes_;
   StepHandoff& device = step_->device;
@@ -79,7 +79,7 @@ void PlannedHandoff::describe(const StepInput& input, const LoadQueue& loads) {
   device.job.time = reinterpret_cast<std::uint64_t*>(memory.results.data());
   device.job.tickets =
       reinterpret_cast<std::uint32_t*>(device.job.time + handoff_->planner_.most_offers());
-  device.ready = loads.ready_words();
+  device.ready = slots.ready_words();
   device.whole_loads = handoff_->planner_.whole_loads();
   device.shown = reinterpret_cast<std::uint32_t*>(memory.shown.data());
   device.job.state = mailboxes.state();

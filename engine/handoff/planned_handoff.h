@@ -64,15 +64,15 @@ class PlannedHandoff {
   // One for each place (offer_at); the sequence is 0 at places where the step offers nothing.
   std::vector<OfferDescriptor> descriptors() const;
   // Describes the jobs for the device and, on the first rank, publishes them and wakes sleeping
-  // workers. `input` is the step's, uploaded; `loads` are the rank's own. Enqueue the step after
+  // workers. `input` is the step's, uploaded; `slots` are the rank's own. Enqueue the step after
   // this.
-  OfferedHandoff offer(const StepInput& input, const LoadQueue& loads) &&;
+  OfferedHandoff offer(const StepInput& input, const AdapterSlots& slots) &&;
 
  private:
   friend class Handoff;
   PlannedHandoff(Handoff& handoff, std::size_t rank, HandoffStepPtr step)
       : handoff_(&handoff), rank_(rank), step_(std::move(step)) {}
-  void describe(const StepInput& input, const LoadQueue& loads);
+  void describe(const StepInput& input, const AdapterSlots& slots);
   void publish();
   void publish_job(std::size_t layer, Site site, std::uint64_t sequence);
 

@@ -6,6 +6,24 @@
 #include "base/check.h"
 
 namespace tandem {
+namespace {
+
+std::int64_t most_chunks(const ModelSpec& spec, DType dtype, std::int32_t max_rank,
+                         const PoolLayout& layout) {
+  std::int64_t elements = 0;
+  for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
+    for (std::size_t module = 0; module < spec.modules.size(); ++module) {
+      // Rows of B are padded to 16 bytes, matrices to 64.
+      elements += max_rank * module_in(spec, layer, module) +
+                  (max_rank + 8) * module_out(spec, layer, module);
+      elements += 2 * 32;
+    }
+  }
+  const std::size_t bytes = static_cast<std::size_t>(elements) * size_of(dtype);
+  return std::max<std::int64_t>(1, layout.chunks_for(bytes));
+}
+
+}  // namespace
 
 std::size_t AdapterSlots::matrices_bytes() const {
   return static_cast<std::size_t>(num_layers_ * num_modules_) * sizeof(LoraMatrix);
@@ -14,22 +32,24 @@ std::size_t AdapterSlots::chunks_bytes() const {
   return static_cast<std::size_t>((max_chunks_ + 1) / 2 * 2) * sizeof(ChunkId);
 }
 
-Result<AdapterSlots> AdapterSlots::create(Device& device, std::int32_t num_slots,
-                                          std::int64_t num_layers, std::int64_t num_modules,
-                                          std::int64_t max_chunks, const KvCache& pool) {
-  TANDEM_CHECK(num_slots >= 0 && num_layers > 0 && max_chunks > 0);
+Result<AdapterSlots> AdapterSlots::create(const TierDevice& on, const ModelSpec& spec, DType dtype,
+                                          std::int32_t max_rank, std::int32_t num_slots,
+                                          std::int64_t max_chunks) {
+  Device& device = *on.device;
+  const PoolLayout& layout = on.memory->layout();
+  TANDEM_CHECK(num_slots >= 0 && spec.num_layers() > 0 && max_chunks > 0);
   AdapterSlots slots;
-  slots.num_layers_ = num_layers;
-  slots.num_modules_ = num_modules;
-  slots.max_chunks_ = max_chunks;
+  slots.num_layers_ = spec.num_layers();
+  slots.num_modules_ = static_cast<std::int64_t>(spec.modules.size());
+  slots.max_chunks_ = std::min(max_chunks, most_chunks(spec, dtype, max_rank, layout));
   if (num_slots == 0) return slots;
   constexpr std::string_view kPurpose = "the adapter tables (lower max_device_adapters)";
   const auto count = static_cast<std::size_t>(num_slots);
   const std::size_t row = slots.matrices_bytes() + slots.chunks_bytes();
   TANDEM_ASSIGN(slots.matrices_, device.allocate(count * slots.matrices_bytes(), kPurpose));
   TANDEM_ASSIGN(slots.chunks_, device.allocate(count * slots.chunks_bytes(), kPurpose));
-  const std::size_t words =
-      count * static_cast<std::size_t>(num_layers + 1) * kNumLoadParts * sizeof(std::uint32_t);
+  const std::size_t words = count * static_cast<std::size_t>(slots.num_layers_ + 1) *
+                            kNumLoadParts * sizeof(std::uint32_t);
   TANDEM_ASSIGN(slots.ready_, device.allocate(words, kPurpose));
   TANDEM_ASSIGN(slots.staging_, device.allocate_pinned(std::max(count * row, words), kPurpose));
   for (std::size_t i = 0; i < count; ++i) slots.written_.push_back(device.create_event());
@@ -37,10 +57,10 @@ Result<AdapterSlots> AdapterSlots::create(Device& device, std::int32_t num_slots
   TANDEM_ASSIGN(const auto stream, device.create_stream("adapter tables"));
   stream->copy_to_device(slots.ready_.data(), slots.staging_.data(), words);
   TANDEM_TRY(stream->synchronize());
-  slots.pages_.base = pool.chunk_base();
+  slots.pages_.base = on.memory->chunk_base();
   slots.pages_.ids = reinterpret_cast<const std::int32_t*>(slots.chunks_.data());
   slots.pages_.slot_stride = static_cast<std::int64_t>(slots.chunks_bytes() / sizeof(ChunkId));
-  slots.pages_.shift = pool.layout().chunk_shift;
+  slots.pages_.shift = layout.chunk_shift;
   return slots;
 }
 

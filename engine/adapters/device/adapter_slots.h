@@ -23,13 +23,19 @@
 
 namespace tandem {
 
+// A device of a model; lists of them are in the order of ranks.
+struct TierDevice {
+  Device* device = nullptr;
+  const KvCache* memory = nullptr;
+};
+
 class AdapterSlots {
  public:
-  // Rows for `num_layers` layers of `num_modules` modules and adapters of up to `max_chunks` chunks
-  // of `pool`, which outlives the slots.
-  static Result<AdapterSlots> create(Device& device, std::int32_t num_slots,
-                                     std::int64_t num_layers, std::int64_t num_modules,
-                                     std::int64_t max_chunks, const KvCache& pool);
+  // Rows for `num_slots` adapters of up to `max_rank` of a model, one of whose shards has the shape
+  // `spec`, in at most `max_chunks` chunks. The device and its memory outlive the slots.
+  static Result<AdapterSlots> create(const TierDevice& device, const ModelSpec& spec, DType dtype,
+                                     std::int32_t max_rank, std::int32_t num_slots,
+                                     std::int64_t max_chunks);
 
   // Enqueues the copies of a slot's rows: on the load stream, before the adapter's bytes, or on the
   // stream that reads them, before the first step that does.

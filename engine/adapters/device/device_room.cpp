@@ -7,8 +7,9 @@
 
 namespace tandem {
 
-DeviceRoom::DeviceRoom(DeviceTable& table, const KvCache& memory, PagePool& pool)
-    : table_(&table), memory_(&memory), pool_(&pool) {
+DeviceRoom::DeviceRoom(DeviceTable& table, const DeviceHolds& holds, const KvCache& memory,
+                       PagePool& pool)
+    : table_(&table), holds_(&holds), memory_(&memory), pool_(&pool) {
   pool.add(*this);
 }
 
@@ -29,34 +30,6 @@ std::optional<ChunkTable> DeviceRoom::make(std::uint64_t bytes) {
       others * pool_->shape().chunks_per_page + pool_->counts().spare_chunks + idle_chunks();
   if (count > available) return std::nullopt;
   return pool_->take_chunks(count);
-}
-
-void DeviceRoom::keep(const ServedAdapter& adapter) {
-  DeviceRow* const row = table_->find(adapter);
-  TANDEM_CHECK(row != nullptr, "adapter '{}' is not on the device", adapter.name());
-  row->kept = true;
-}
-
-bool DeviceRoom::is_kept(const ServedAdapter& adapter) const {
-  const DeviceRow* const row = table_->find(adapter);
-  return row != nullptr && row->kept;
-}
-
-std::int32_t DeviceRoom::num_kept() const {
-  return static_cast<std::int32_t>(std::ranges::count_if(
-      table_->taken(), [this](SlotId slot) { return table_->row(slot).kept; }));
-}
-
-std::int32_t DeviceRoom::kept_pages() const {
-  std::int32_t pages = 0;
-  for (const SlotId slot : table_->taken()) {
-    if (const DeviceRow& row = table_->row(slot); row.kept) pages += pages_of(*row.adapter);
-  }
-  return pages;
-}
-
-void DeviceRoom::want(const ServedAdapter& adapter) {
-  if (DeviceRow* const row = table_->find(adapter); row != nullptr) row->wanted = turn_;
 }
 
 std::vector<AdapterLease> DeviceRoom::candidates() const {
@@ -80,15 +53,11 @@ void DeviceRoom::evict(SlotId slot) {
   ++num_evicted_;
 }
 
-bool DeviceRoom::evictable(const DeviceRow& row) const {
-  return row.users == 0 && !row.kept && row.wanted != turn_;
-}
-
 SlotId DeviceRoom::least_slot() const {
   SlotId least;
   for (const SlotId slot : table_->resident()) {
     const DeviceRow& row = table_->row(slot);
-    if (!evictable(row)) continue;
+    if (holds_->is_held(row)) continue;
     if (!least.valid() || row.worth < table_->row(least).worth) least = slot;
   }
   return least;
@@ -110,7 +79,7 @@ std::int64_t DeviceRoom::idle_chunks() const {
   std::int64_t chunks = 0;
   for (const SlotId slot : table_->resident()) {
     const DeviceRow& row = table_->row(slot);
-    if (evictable(row)) chunks += static_cast<std::int64_t>(row.chunks.ids().size());
+    if (!holds_->is_held(row)) chunks += static_cast<std::int64_t>(row.chunks.ids().size());
   }
   return chunks;
 }

@@ -1,7 +1,6 @@
 // Chooses the adapters that are evicted when the device needs room: those that are worth least,
-// among those that no running sequence uses, that this round of loads does not want, and that are
-// not kept. Adapters that are being loaded are never evicted. Eviction only frees slots and chunks,
-// as the host tier or the disk has the bytes.
+// among those that nothing holds there (DeviceHolds). Adapters that are being loaded are never
+// evicted. Eviction only frees slots and chunks, as the host tier or the disk has the bytes.
 //
 // Only the engine thread may use it.
 #pragma once
@@ -10,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/adapters/device/device_holds.h"
 #include "engine/adapters/device/device_table.h"
 #include "engine/memory/kv_cache.h"
 #include "engine/memory/page_pool.h"
@@ -20,25 +20,15 @@ namespace tandem {
 class DeviceRoom final : public Reclaimable {
  public:
   // All arguments outlive it; it is registered with `pool` until it is destroyed.
-  DeviceRoom(DeviceTable& table, const KvCache& memory, PagePool& pool);
+  DeviceRoom(DeviceTable& table, const DeviceHolds& holds, const KvCache& memory, PagePool& pool);
   ~DeviceRoom() override;
 
   // A free slot and the chunks for `bytes`, taken from idle adapters and the prefix cache. No
   // value: there are not enough, and no chunks have been taken.
   std::optional<ChunkTable> make(std::uint64_t bytes);
 
-  // Excludes the adapter from eviction until it is retired; it must be on the device or loading.
-  void keep(const ServedAdapter& adapter);
-  bool is_kept(const ServedAdapter& adapter) const;
-  // The number of adapters that are kept, and of their pages.
-  std::int32_t num_kept() const;
-  std::int32_t kept_pages() const;
   std::int32_t pages_of(const ServedAdapter& adapter) const { return table_->pages_of(adapter); }
   std::int32_t num_slots() const { return table_->num_slots(); }
-
-  // Excludes the adapter from eviction until the round of loads ends (DeviceTier::Turn).
-  void want(const ServedAdapter& adapter);
-  void end_turn() { ++turn_; }
 
   // The adapters on the device that are not kept, least recently used first.
   std::vector<AdapterLease> candidates() const;
@@ -52,14 +42,13 @@ class DeviceRoom final : public Reclaimable {
   std::optional<Worth> least() const override;
   void reclaim_least() override;
   std::int64_t reclaimable_pages() const override;
-  bool evictable(const DeviceRow& row) const;
   SlotId least_slot() const;  // invalid: no adapter is evictable
   std::int64_t idle_chunks() const;
 
   DeviceTable* table_;
+  const DeviceHolds* holds_;
   const KvCache* memory_;
   PagePool* pool_;
-  std::uint64_t turn_ = 1;
   std::uint64_t num_evicted_ = 0;
 };
 

@@ -5,88 +5,68 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/loader/shard.h"
 
 namespace tandem {
 
-Result<std::unique_ptr<DeviceTier>> DeviceTier::create(std::span<const TierDevice> devices,
+Result<std::unique_ptr<DeviceTier>> DeviceTier::create(const std::vector<TierDevice>& devices,
                                                        const ModelSpec& spec, DType dtype,
                                                        std::int32_t max_rank,
                                                        std::int32_t num_slots, PagePool& pool,
                                                        const LoadSignals& signals) {
-  TANDEM_ASSIGN(DeviceTable table,
-                DeviceTable::create(devices, spec, dtype, max_rank, num_slots, pool));
-  std::unique_ptr<DeviceTier> tier(new DeviceTier(std::move(table), *devices.front().memory, pool));
-  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-    LoadSignals told = signals;
-    if (rank > 0) told.cold_starts = nullptr;  // the loads on other ranks are the same
-    TANDEM_ASSIGN(auto loads, LoadQueue::create(devices[rank], rank, spec, told, tier->table_));
-    tier->loads_.push_back(std::move(loads));
+  const ModelSpec shape = shape_of_shard(spec, static_cast<std::int32_t>(devices.size()));
+  const std::int64_t all_chunks =
+      std::int64_t{pool.shape().num_pages} * pool.shape().chunks_per_page;
+  std::vector<AdapterSlots> slots;
+  for (const TierDevice& device : devices) {
+    TANDEM_ASSIGN(slots.emplace_back(),
+                  AdapterSlots::create(device, shape, dtype, max_rank, num_slots, all_chunks));
   }
-  tier->ended_.reserve(static_cast<std::size_t>(num_slots));
+  std::unique_ptr<DeviceTier> tier(
+      new DeviceTier(num_slots, *devices.front().memory, pool, signals.clock));
+  TANDEM_ASSIGN(tier->loads_,
+                DeviceLoads::create(devices, std::move(slots), spec, signals, tier->table_));
   return tier;
 }
 
 // Loads in flight end with their queue. If the device is broken, its memory is freed all the same.
 DeviceTier::~DeviceTier() {
-  loads_.clear();
+  loads_ = DeviceLoads();
   while (!table_.taken().empty()) table_.let_go(table_.taken().back());
 }
 
 Status DeviceTier::poll() {
   TANDEM_CHECK(!in_turn_, "loads are being ordered");
-  // The number of devices so far; a slot counts here if it has arrived on all of them.
-  std::size_t devices = 0;
-  for (const auto& loads : loads_) {
-    ended_.clear();
-    if (Status failed = loads->poll(ended_); !failed) {
-      (void)give_up_loads();
-      return failed;
-    }
-    for (const SlotId slot : ended_) {
-      DeviceRow& row = table_.row(slot);
-      if (row.arrived_on == devices || devices == 0) row.arrived_on = devices + 1;
-    }
-    ++devices;
+  Result<std::span<const SlotId>> there = loads_.poll();
+  if (!there) {
+    (void)give_up_loads();
+    return there.status();
   }
-  for (const SlotId slot : ended_) {
-    if (table_.row(slot).arrived_on != devices) continue;
-    for (const auto& loads : loads_) loads->end(slot);
-    arrived(slot);
-  }
+  for (const SlotId slot : *there) arrived(slot);
   let_go_of_retired();
   return {};
 }
 
 // Gives up the loads on all devices, after a failure of one.
 Status DeviceTier::give_up_loads() noexcept {
-  Status status;
-  for (const auto& loads : loads_) {
-    ended_.clear();
-    if (Status failed = loads->abandon(ended_); !failed && status.ok()) status = std::move(failed);
-  }
+  Status status = loads_.abandon();
   for (std::size_t i = table_.taken().size(); i-- > 0;) {
     const SlotId slot = table_.taken()[i];
     if (std::ranges::find(table_.resident(), slot) == table_.resident().end()) table_.let_go(slot);
   }
+  loading_bytes_ = 0;
   return status;
 }
 
-bool DeviceTier::is_torn() const {
-  return std::ranges::any_of(loads_, [](const auto& loads) { return loads->is_torn(); });
-}
-
-bool DeviceTier::has_room() const {
-  return std::ranges::all_of(loads_, [](const auto& loads) { return loads->has_room(); });
-}
-
-void DeviceTier::feed() {
-  for (const auto& loads : loads_) loads->feed();
-}
-
 void DeviceTier::arrived(SlotId slot) {
+  const DeviceRow& row = table_.row(slot);
+  if (clock_ != nullptr) {
+    counts_.load_times.count(kAdapterLoadBounds, seconds_between(row.ordered, clock_->now()));
+  }
   table_.arrived(slot);
-  ++num_loads_;
-  loaded_bytes_ += table_.row(slot).adapter->bytes();
+  ++counts_.loads;
+  counts_.loaded_bytes += row.adapter->bytes();
+  loading_bytes_ -= static_cast<std::int64_t>(row.adapter->device_bytes());
 }
 
 void DeviceTier::let_go_of_retired() {
@@ -112,19 +92,17 @@ void DeviceTier::let_go_of_retired() {
 
 Status DeviceTier::abandon() noexcept {
   if (std::exchange(in_step_, false)) pool_->clock().step_enqueued();  // and has ended
-  if (!is_torn()) return {};
+  if (!loads_.is_torn()) return {};
   return give_up_loads();
 }
 
 void DeviceTier::forget_counts() {
-  num_loads_ = 0;
-  loaded_bytes_ = 0;
+  counts_ = {};
   room_.forget_counts();
-  for (const auto& loads : loads_) loads->forget_counts();
 }
 
 Status DeviceTier::finish_loads() {
-  for (const auto& loads : loads_) TANDEM_TRY(loads->finish());
+  TANDEM_TRY(loads_.finish());
   return poll();
 }
 
@@ -134,10 +112,10 @@ DeviceTier::Turn::Turn(DeviceTier& tier) : tier_(&tier) {
 
 DeviceTier::Turn::~Turn() {
   try {
-    if (!tier_->is_torn()) enqueue({});
-  } catch (const std::exception&) {  // is_torn() is set, so the next poll() throws
+    if (!tier_->loads_.is_torn()) enqueue({});
+  } catch (const std::exception&) {  // the loads are torn, so the next poll() throws
   }
-  tier_->room_.end_turn();
+  tier_->holds_.end_turn();
   tier_->in_turn_ = false;
 }
 
@@ -145,7 +123,7 @@ DeviceTier::Start DeviceTier::Turn::reserve(const AdapterLease& adapter) {
   if (tier_->table_.slot_of(*adapter).valid()) return Start::on_its_way;
   AdapterHome::Copy source = adapter->home().copy();
   if (source.bytes == nullptr) return Start::not_in_host_tier;
-  if (tier_->loads().is_full()) return Start::busy;
+  if (tier_->loads_.first().is_full()) return Start::busy;
   reserved_.reserve(reserved_.size() + 1);
   slots_.reserve(slots_.size() + 1);
   std::optional<ChunkTable> chunks = tier_->room_.make(adapter->device_bytes());
@@ -159,62 +137,39 @@ DeviceTier::Start DeviceTier::Turn::reserve(const AdapterLease& adapter) {
     state.load_failed();
     throw;
   }
+  DeviceRow& row = tier_->table_.row(slot);
+  if (tier_->clock_ != nullptr) row.ordered = tier_->clock_->now();
+  tier_->holds_.refresh(row);
   try {
-    if (++tier_->generation_ == 0) ++tier_->generation_;
-    for (const auto& loads : tier_->loads_) {
-      loads->reserve(slot, source.bytes, tier_->generation_);
-    }
+    tier_->loads_.reserve(slot, source.bytes);
   } catch (...) {
-    for (const auto& loads : tier_->loads_) loads->forget(slot);
     tier_->table_.let_go(slot);
     throw;
   }
+  tier_->loading_bytes_ += static_cast<std::int64_t>(adapter->device_bytes());
   reserved_.push_back(adapter);
   slots_.push_back(slot);
   return Start::on_its_way;
 }
 
 void DeviceTier::Turn::enqueue(std::span<const LoadPiece> order) {
-  for (const auto& loads : tier_->loads_) loads->enqueue(slots_, order);
+  tier_->loads_.enqueue(slots_, order);
   reserved_.clear();
   slots_.clear();
 }
 
 // Writes the rows of the device's tables before the operations that read them.
 void DeviceLane::step_begins(Stream& stream) const {
-  tier_->table_.step_begins(rank_, stream);
+  loads().stream().step_begins(stream);
 }
 
 void DeviceLane::step_ends(Stream& stream) const {
-  loads().step_enqueued(stream, tier_->pool_->clock().steps() + 1);
+  loads().stream().step_ends(stream, tier_->pool_->clock().steps() + 1);
 }
 
 void DeviceTier::step_ends() {
   pool_->clock().step_enqueued();
   in_step_ = false;
-}
-
-void DeviceTier::enter(const ServedAdapter& adapter) {
-  DeviceRow* const row = table_.find(adapter);
-  TANDEM_CHECK(row != nullptr, "adapter '{}' is not on the device", adapter.name());
-  ++row->users;
-  table_.refresh(*row);
-}
-
-void DeviceTier::count_use(const ServedAdapter& adapter) {
-  DeviceRow* const row = table_.find(adapter);
-  TANDEM_CHECK(row != nullptr, "adapter '{}' is not on the device", adapter.name());
-  ++row->uses;
-  table_.refresh(*row);
-}
-
-// After a failed load there is no row.
-void DeviceTier::leave(const ServedAdapter& adapter) {
-  DeviceRow* const row = table_.find(adapter);
-  if (row == nullptr) return;
-  TANDEM_CHECK(row->users > 0, "adapter '{}' is left twice", adapter.name());
-  --row->users;
-  table_.refresh(*row);
 }
 
 AdapterSlot DeviceTier::slot(const ServedAdapter& adapter) const {
@@ -229,11 +184,10 @@ AdapterProof DeviceTier::proof(const ServedAdapter& adapter) const {
 }
 
 DeviceTierCounts DeviceTier::counts() const {
-  DeviceTierCounts counts;
+  DeviceTierCounts counts = counts_;
   counts.resident = static_cast<std::int64_t>(table_.resident().size());
   counts.loading = static_cast<std::int64_t>(num_loading());
-  counts.loads = num_loads_;
-  counts.loaded_bytes = loaded_bytes_;
+  counts.loading_bytes = loading_bytes_;
   counts.evictions = room_.num_evicted();
   return counts;
 }

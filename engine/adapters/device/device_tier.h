@@ -1,12 +1,9 @@
-// The adapters in device memory, in three parts: DeviceTable keeps those that are on the device or
-// loading, LoadQueue loads them, and DeviceRoom evicts them. This class moves an adapter from one
-// part to the next.
+// The adapters in device memory, in four parts: DeviceTable lists those that are on the device or
+// loading, DeviceLoads loads them, DeviceHolds knows who needs them, and DeviceRoom evicts them.
+// This class moves an adapter from one part to the next.
 //
 // A copy from a failed reading (AdapterReading) is evicted when it has arrived and no sequence uses
 // it.
-//
-// Where several devices share the model it does the same on all of them: an adapter has arrived
-// when its last part has, on the slowest device.
 //
 // Only the engine thread may use it, and the objects that it returns, except for the lanes.
 #pragma once
@@ -18,21 +15,25 @@
 #include <vector>
 
 #include "base/status.h"
+#include "engine/adapters/device/device_holds.h"
+#include "engine/adapters/device/device_loads.h"
 #include "engine/adapters/device/device_room.h"
 #include "engine/adapters/device/device_table.h"
-#include "engine/adapters/device/load_queue.h"
 #include "engine/adapters/served_adapter.h"
+#include "engine/memory/kv_cache.h"
 #include "engine/memory/page_pool.h"
-#include "gpu/device.h"
+#include "engine/service/counted_values.h"
 #include "scheduler/planning/coldstart/load_piece.h"
 
 namespace tandem {
 
 struct DeviceTierCounts {
-  std::int64_t resident = 0;
-  std::int64_t loading = 0;
-  std::uint64_t loads = 0;         // that have arrived
-  std::uint64_t loaded_bytes = 0;  // of these
+  std::int64_t resident = 0;                            // now
+  std::int64_t loading = 0;                             // now, with the reserved ones
+  std::int64_t loading_bytes = 0;                       // of these, in device layout
+  std::uint64_t loads = 0;                              // that have arrived
+  std::uint64_t loaded_bytes = 0;                       // of these
+  CountedValues<kAdapterLoadBounds.size()> load_times;  // of these, seconds from Turn::reserve()
   std::uint64_t evictions = 0;
 };
 
@@ -43,8 +44,8 @@ class DeviceTier;
 class DeviceLane {
  public:
   std::size_t rank() const { return rank_; }
-  AdapterTable table() const;
   LoadQueue& loads() const;
+  AdapterTable table() const { return loads().stream().slots().table(); }
   // Called before and after a step is enqueued.
   void step_begins(Stream& stream) const;
   void step_ends(Stream& stream) const;
@@ -59,20 +60,11 @@ class DeviceLane {
 class DeviceTier {
  public:
   // `devices` share a model of shape `spec`. They and `pool` outlive the tier.
-  static Result<std::unique_ptr<DeviceTier>> create(std::span<const TierDevice> devices,
+  static Result<std::unique_ptr<DeviceTier>> create(const std::vector<TierDevice>& devices,
                                                     const ModelSpec& spec, DType dtype,
                                                     std::int32_t max_rank, std::int32_t num_slots,
                                                     PagePool& pool,
                                                     const LoadSignals& signals = {});
-  // For one device.
-  static Result<std::unique_ptr<DeviceTier>> create(Device& device, const ModelSpec& spec,
-                                                    DType dtype, std::int32_t max_rank,
-                                                    std::int32_t num_slots, const KvCache& memory,
-                                                    PagePool& pool,
-                                                    const LoadSignals& signals = {}) {
-    const TierDevice one{&device, &memory};
-    return create({&one, 1}, spec, dtype, max_rank, num_slots, pool, signals);
-  }
   ~DeviceTier();
   DeviceTier(const DeviceTier&) = delete;
   DeviceTier& operator=(const DeviceTier&) = delete;
@@ -104,7 +96,7 @@ class DeviceTier {
 
     // Protects the adapter from eviction by later reserve() calls of this round. Otherwise two
     // waiting sequences could take the room from each other for ever, and neither would run.
-    void want(const ServedAdapter& adapter) { tier_->room_.want(adapter); }
+    void want(const ServedAdapter& adapter) { tier_->holds_.want(adapter); }
     // Reserves room for a load if the adapter is in the host tier. Takes it from idle adapters and
     // the prefix cache, and only if that suffices.
     Start reserve(const AdapterLease& adapter);
@@ -121,12 +113,6 @@ class DeviceTier {
   // A round with one adapter.
   Start start(const AdapterLease& adapter) { return Turn(*this).reserve(adapter); }
 
-  // A running sequence uses the adapter from now on; it must be resident or loading.
-  void enter(const ServedAdapter& adapter);
-  void leave(const ServedAdapter& adapter);
-  // Counts a use, when the sequence's first rows are computed; an adapter's worth depends on this.
-  void count_use(const ServedAdapter& adapter);
-
   // Called before and after a step is enqueued on all devices (lane()). At most kMaxStepsInFlight
   // are in flight. If an exception ends a step between them, wait for the streams, then call
   // abandon().
@@ -136,15 +122,11 @@ class DeviceTier {
 
   // Its row of the tables; it must be resident or loading.
   AdapterSlot slot(const ServedAdapter& adapter) const;
-  AdapterTable table() const { return table_.slots(0).table(); }
   // The proof of the copy on the device; without a copy it is given.
   AdapterProof proof(const ServedAdapter& adapter) const;
 
-  // The loads to the first device; those to the others are like it.
-  LoadQueue& loads() { return *loads_.front(); }
-  const LoadQueue& loads() const { return *loads_.front(); }
-  bool has_room() const;  // LoadQueue::has_room on all devices
-  void feed();            // LoadQueue::feed on all devices
+  DeviceLoads& loads() { return loads_; }
+  DeviceHolds& holds() { return holds_; }
   DeviceRoom& room() { return room_; }
   DeviceTierCounts counts() const;
   void forget_counts();
@@ -154,32 +136,32 @@ class DeviceTier {
 
  private:
   friend class DeviceLane;
-  DeviceTier(DeviceTable table, const KvCache& memory, PagePool& pool)
-      : pool_(&pool), table_(std::move(table)), room_(table_, memory, pool) {}
+  DeviceTier(std::int32_t num_slots, const KvCache& memory, PagePool& pool, const Clock* clock)
+      : pool_(&pool),
+        clock_(clock),
+        table_(num_slots, memory.layout(), pool),
+        holds_(table_, pool),
+        room_(table_, holds_, memory, pool) {}
   std::size_t num_loading() const { return table_.taken().size() - table_.resident().size(); }
-  bool is_torn() const;
   Status give_up_loads() noexcept;
   void arrived(SlotId slot);
   void let_go_of_retired();
 
   PagePool* pool_;
+  const Clock* clock_;  // null: loads are not timed
   DeviceTable table_;
+  DeviceHolds holds_;
   DeviceRoom room_;
-  std::vector<std::unique_ptr<LoadQueue>> loads_;  // [devices]; destroyed before what they write to
-  std::uint32_t generation_ = 0;                   // of the newest load; never 0
+  DeviceLoads loads_;  // destroyed before what they write to
   bool in_turn_ = false;
   bool in_step_ = false;
   bool retiring_ = false;  // a retired or wrong adapter is still there
-  std::uint64_t num_loads_ = 0;
-  std::uint64_t loaded_bytes_ = 0;
-  std::vector<SlotId> ended_;  // for poll()
+  std::int64_t loading_bytes_ = 0;
+  DeviceTierCounts counts_;  // of loads that have arrived
 };
 
-inline AdapterTable DeviceLane::table() const {
-  return tier_->table_.slots(rank_).table();
-}
 inline LoadQueue& DeviceLane::loads() const {
-  return *tier_->loads_[rank_];
+  return tier_->loads_.on(rank_);
 }
 
 }  // namespace tandem

@@ -16,7 +16,7 @@ void LoadWaits::add(const AdapterLease& adapter, std::int64_t layer, PieceKind k
 }
 
 void LoadWaits::add_all(const AdapterLease& adapter) {
-  if (!loads_->arriving(*adapter)) return;
+  if (!loads_->in_flight().arriving(*adapter)) return;
   for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
     add(adapter, static_cast<std::int64_t>(layer), PieceKind::layer);
   }

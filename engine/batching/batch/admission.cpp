@@ -20,7 +20,7 @@ std::int32_t Admission::take_pages(Sequence& sequence, const StepDraft& step, bo
 }
 
 std::int32_t Admission::reserve(Sequence& sequence, const StepDraft& step, bool alone) const {
-  sequence.pages.rotate_by(rotary_.of(sequence.prompt_len(), sequence.num_tokens()));
+  sequence.pages.rotate_by(rotary_.of(sequence.tokens.prompt_len(), sequence.tokens.size()));
   prefixes_->find(sequence);
   const std::int32_t rows = step.rows_for(sequence);
   if (rows == 0) return 0;
@@ -30,7 +30,7 @@ std::int32_t Admission::reserve(Sequence& sequence, const StepDraft& step, bool 
   if (!alone) {
     const PoolShape& shape = pool_->shape();
     const std::int64_t missing =
-        shape.pages_for(sequence.num_tokens()) - sequence.pages.table().num_held();
+        shape.pages_for(sequence.tokens.size()) - sequence.pages.table().num_held();
     if (missing + shape.groups.count() > pool_->available_pages()) return 0;
   }
   return sequence.pages.reserve(sequence.computed() + rows) ? rows : 0;

@@ -36,7 +36,7 @@ class Admission {
   std::int32_t take_pages(Sequence& sequence, const StepDraft& step, bool alone);
   // True if the keys of a sequence of the batch do not suit its length any more.
   bool is_outgrown(const Sequence& sequence) const {
-    return rotary_.outgrown(sequence.pages.rotary_length(), sequence.num_tokens());
+    return rotary_.outgrown(sequence.pages.rotary_length(), sequence.tokens.size());
   }
   // Takes back all that a sequence of the batch has got.
   void leave(Sequence& sequence);

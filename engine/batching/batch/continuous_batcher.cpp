@@ -68,7 +68,7 @@ void ContinuousBatcher::set_aside() {
 void ContinuousBatcher::count_paused() {
   ending_ = held_ = 0;
   for (const auto& each : running()) {
-    if (!each->held().empty()) {
+    if (!each->results.held().empty()) {
       ++held_;
     } else if (each->awaits_last_token()) {
       ++ending_;
@@ -119,7 +119,7 @@ void ContinuousBatcher::admit() {
 
 void ContinuousBatcher::replay(Sequence* sequence) {
   sequence->replay();
-  if (sequence->is_in_batch()) batch_.send_back(*sequence);
+  if (sequence->life.is_in_batch()) batch_.send_back(*sequence);
 }
 
 void ContinuousBatcher::restart() noexcept {
@@ -131,7 +131,7 @@ void ContinuousBatcher::restart() noexcept {
 }
 
 std::unique_ptr<Sequence> ContinuousBatcher::remove(Sequence* sequence) noexcept {
-  if (sequence->is_in_batch()) return batch_.remove(*sequence);
+  if (sequence->life.is_in_batch()) return batch_.remove(*sequence);
   std::unique_ptr<Sequence> owned = line_.remove(sequence);
   TANDEM_CHECK(owned != nullptr, "removing a sequence that is not scheduled");
   return owned;

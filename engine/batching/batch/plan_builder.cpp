@@ -28,9 +28,9 @@ SampleRow row_of(const Sequence& sequence) {
   row.presence_penalty = static_cast<float>(params.presence_penalty);
   row.frequency_penalty = static_cast<float>(params.frequency_penalty);
   row.num_logprobs = sequence.context().request.num_logprobs;
-  row.prompt_len = static_cast<std::int32_t>(sequence.prompt_len());
+  row.prompt_len = static_cast<std::int32_t>(sequence.tokens.prompt_len());
   row.seed = seed_of(sequence);
-  row.position = sequence.tokens().size();
+  row.position = sequence.tokens.all().size();
   return row;
 }
 
@@ -57,13 +57,13 @@ StepPlan::Range append_tables(std::vector<PageId>& list, const BlockTable& table
 // Row p gives the log probability of prompt token p + 1; after a preemption some are known or
 // requested already. Returns how many it added.
 std::int32_t add_prompt_logprobs(const Sequence& sequence, std::int64_t end, StepPlan& plan) {
-  if (!sequence.wants_prompt_logprobs()) return 0;
+  if (!sequence.prompt_logprobs.are_wanted()) return 0;
   const std::int32_t before = count_of(plan.samples);
-  const std::int64_t last = std::min(end, sequence.prompt_len() - 1);
-  for (std::int64_t p = std::max(sequence.computed(), sequence.prompt_logprobs_asked()); p < last;
+  const std::int64_t last = std::min(end, sequence.tokens.prompt_len() - 1);
+  for (std::int64_t p = std::max(sequence.computed(), sequence.prompt_logprobs.asked()); p < last;
        ++p) {
     SampleRow row;
-    row.forced_token = sequence.tokens()[static_cast<std::size_t>(p + 1)];
+    row.forced_token = sequence.tokens.all()[static_cast<std::size_t>(p + 1)];
     row.num_logprobs = std::max(sequence.context().request.num_logprobs, 0);
     plan.samples.push_back({static_cast<std::int32_t>(p - sequence.computed()), row});
   }
@@ -80,7 +80,7 @@ void add_next_token(const Sequence& sequence, std::int32_t row_in_entry,
   }
   // For a constraint, the mask decides when an end token may come (fill_masks).
   const bool constrained = sequence.filter != nullptr && sequence.filter->has_constraint();
-  if (sequence.output_len() < request.min_tokens && !constrained) {
+  if (sequence.tokens.output_len() < request.min_tokens && !constrained) {
     constexpr float kBan = -std::numeric_limits<float>::infinity();
     for (const TokenId token : request.stop_token_ids) plan.biases.push_back({token, kBan});
     if (!request.ignore_eos) {
@@ -89,7 +89,7 @@ void add_next_token(const Sequence& sequence, std::int32_t row_in_entry,
   }
   row.num_biases = count_of(plan.biases) - row.bias;
   if (request.sampling.has_penalty()) {
-    const StepPlan::Range history = append(plan.history, sequence.tokens());
+    const StepPlan::Range history = append(plan.history, sequence.tokens.all());
     row.history = history.first;
     row.history_len = history.count;
   }
@@ -107,13 +107,13 @@ void build_plan(std::span<const ScheduledSequence> scheduled,
   for (const auto& [sequence, num_tokens] : scheduled) {
     const std::int64_t computed = sequence->computed();
     const std::int64_t end = computed + num_tokens;
-    const bool samples_next = end == sequence->num_tokens();
+    const bool samples_next = end == sequence->tokens.size();
     const AdapterLease& adapter = sequence->context().adapter;
     StepPlan::Entry& entry = plan.entries.emplace_back();
     entry.id = sequence->arrival;
     entry.start = computed;
     entry.rotary_length = sequence->pages.rotary_length();
-    entry.tokens = append(plan.tokens, std::span(sequence->tokens())
+    entry.tokens = append(plan.tokens, std::span(sequence->tokens.all())
                                            .subspan(static_cast<std::size_t>(computed),
                                                     static_cast<std::size_t>(num_tokens)));
     entry.pages = append_tables(plan.pages, sequence->pages.table());
@@ -126,7 +126,7 @@ void build_plan(std::span<const ScheduledSequence> scheduled,
     PlannedEntry& planned = entries.emplace_back();
     planned.sequence = sequence;
     planned.samples = entry.samples;
-    planned.next_token = samples_next ? sequence->num_tokens() : -1;
+    planned.next_token = samples_next ? sequence->tokens.size() : -1;
     planned.replays = sequence->replays();
     planned.slot = entry.adapter.slot;
     if (adapter != nullptr) planned.proof = tier.proof(*adapter);

@@ -13,17 +13,17 @@ void PrefixReuse::find(Sequence& sequence) const {
   // The last token is always computed, as its logits are needed. If log probabilities of the prompt
   // are wanted, all of its tokens are.
   std::span<const TokenId> reusable;
-  if (!sequence.wants_prompt_logprobs()) {
-    reusable = sequence.known_tokens(sequence.num_tokens() - 1);
+  if (!sequence.prompt_logprobs.are_wanted()) {
+    reusable = sequence.tokens.known(sequence.tokens.size() - 1);
   }
   sequence.pages.find(*cache_, adapter == nullptr ? std::string() : adapter->contents().digest,
                       reusable);
 }
 
 void PrefixReuse::note_found(Sequence& sequence) {
-  if (cache_ == nullptr || sequence.has_begun()) return;
-  queries_ += static_cast<std::uint64_t>(sequence.prompt_len());
-  const std::int64_t found = std::min(sequence.computed(), sequence.prompt_len());
+  if (cache_ == nullptr || sequence.life.has_begun()) return;
+  queries_ += static_cast<std::uint64_t>(sequence.tokens.prompt_len());
+  const std::int64_t found = std::min(sequence.computed(), sequence.tokens.prompt_len());
   hits_ += static_cast<std::uint64_t>(found);
   RequestContext& context = sequence.context();
   if (sequence.index == context.lead) {
@@ -36,7 +36,7 @@ void PrefixReuse::offer(Sequence& sequence, std::int64_t computed) const {
   try {
     // Results of an adapter whose content is not proven are offered later, or never.
     if (gate_ != nullptr && gate_->is_in_doubt(sequence)) return;
-    sequence.pages.offer(*cache_, sequence.known_tokens(computed));
+    sequence.pages.offer(*cache_, sequence.tokens.known(computed));
   } catch (const std::bad_alloc&) {
   }
 }

@@ -37,7 +37,7 @@ bool RunningBatch::make_room(Sequence& sequence, std::int64_t tokens, bool may_p
 // needs room is none of them.
 Sequence& RunningBatch::newest() const {
   return **std::find_if(list_.rbegin(), list_.rend(),
-                        [](const auto& each) { return each->held().empty(); });
+                        [](const auto& each) { return each->results.held().empty(); });
 }
 
 void RunningBatch::send_back(Sequence& sequence) noexcept {

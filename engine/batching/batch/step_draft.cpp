@@ -9,14 +9,14 @@ namespace {
 // The rows of this chunk that need logits: all prompt rows if log probabilities are wanted, else
 // only the last row of the last chunk.
 std::int64_t logit_rows_of(const Sequence& sequence, std::int64_t rows) {
-  if (sequence.wants_prompt_logprobs()) return rows;
+  if (sequence.prompt_logprobs.are_wanted()) return rows;
   return rows == sequence.left_to_compute() ? 1 : 0;
 }
 
 // The number of tokens that its sampling uses after this chunk.
 std::int64_t history_of(const Sequence& sequence, std::int64_t rows) {
   if (rows < sequence.left_to_compute()) return 0;
-  return sequence.context().request.sampling.has_penalty() ? sequence.num_tokens() : 0;
+  return sequence.context().request.sampling.has_penalty() ? sequence.tokens.size() : 0;
 }
 
 }  // namespace
@@ -41,7 +41,7 @@ std::int32_t StepDraft::rows_for(const Sequence& sequence) const {
   if (prefill && limits_.max_prefill_chunk > 0) {
     rows = std::min<std::int64_t>(rows, limits_.max_prefill_chunk);
   }
-  if (sequence.wants_prompt_logprobs()) {
+  if (sequence.prompt_logprobs.are_wanted()) {
     // All of these rows need logits, and the decoding sequences have theirs already.
     rows = std::min(rows, left_.logit_rows);
   } else if (rows == sequence.left_to_compute() && left_.logit_rows == 0) {

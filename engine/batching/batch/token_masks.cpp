@@ -9,9 +9,9 @@ namespace {
 
 // The output before the token at index `end`: known tokens, then those that are held back.
 std::vector<TokenId> output_before(const Sequence& sequence, std::int64_t end) {
-  std::vector<TokenId> output(sequence.tokens().begin() + sequence.prompt_len(),
-                              sequence.tokens().begin() + sequence.known_len());
-  for (const HeldSamples& held : sequence.held()) {
+  std::vector<TokenId> output(sequence.tokens.all().begin() + sequence.tokens.prompt_len(),
+                              sequence.tokens.all().begin() + sequence.tokens.known_len());
+  for (const HeldSamples& held : sequence.results.held()) {
     if (held.next_token >= 0 && held.next_token < end) output.push_back(held.samples.back().token);
   }
   return output;
@@ -35,7 +35,7 @@ void fill_masks(std::span<const PlannedEntry> entries, std::int64_t words,
     if (entry.mask < 0 || entry.is_stale() || entry.sequence->filter->is_abandoned()) continue;
     const Sequence& sequence = *entry.sequence;
     const GenerationRequest& request = sequence.context().request;
-    const std::int64_t length = entry.next_token - sequence.prompt_len();
+    const std::int64_t length = entry.next_token - sequence.tokens.prompt_len();
     tasks.push_back({.filter = sequence.filter,
                      .output = output_before(sequence, entry.next_token),
                      .hold_end = request.ignore_eos || length < request.min_tokens,
@@ -50,12 +50,12 @@ void fill_masks(std::span<const PlannedEntry> entries, std::int64_t words,
     Sequence& sequence = *entry.sequence;
     bool is_masked = false;
     if (task != tasks.end() && task->filter == sequence.filter) {
-      sequence.find_ending(ending_of(task->outlook, entry.next_token));
-      is_masked = sequence.ending().at < 0;
+      sequence.results.find_ending(ending_of(task->outlook, entry.next_token));
+      is_masked = sequence.results.ending().at < 0;
       if (is_masked) std::copy(task->mask.begin(), task->mask.end(), mask.begin());
       ++task;
     } else if (!entry.is_stale()) {  // an earlier step gave up its mask
-      sequence.find_ending(ending_of(TokenFilter::too_costly(), entry.next_token));
+      sequence.results.find_ending(ending_of(TokenFilter::too_costly(), entry.next_token));
     }
     if (!is_masked) std::fill(mask.begin(), mask.end(), ~0U);
   }

@@ -20,7 +20,7 @@ std::uint64_t adapter_number(const AdapterLease& adapter) {
 // True if no step has computed anything of its request, so that the client may still be asked to
 // retry.
 bool has_not_begun(const Sequence& sequence) {
-  return !sequence.has_begun() && !sequence.context().first_scheduled;
+  return !sequence.life.has_begun() && !sequence.context().first_scheduled;
 }
 
 }  // namespace
@@ -60,12 +60,12 @@ void WaitingLine::add(std::unique_ptr<Sequence> sequence) {
   sequence->place.turn_ = has_turns_ ? kNoTurnYet : 0;
   reserve(list_.size() + 1);
   abort_.came();
-  sequence->enter_line();
+  sequence->life.enter_line();
   insert(std::move(sequence));
 }
 
 void WaitingLine::put_back(std::unique_ptr<Sequence> sequence) noexcept {
-  sequence->send_back();
+  sequence->life.send_back();
   sequence->place.turn_ = 0;  // before all sequences that have a turn
   insert(std::move(sequence));
 }
@@ -88,7 +88,7 @@ std::unique_ptr<Sequence> WaitingLine::take(Sequences::iterator at) noexcept {
 
 std::unique_ptr<Sequence> WaitingLine::admit(std::size_t place) noexcept {
   std::unique_ptr<Sequence> sequence = take(list_.begin() + static_cast<std::ptrdiff_t>(place));
-  sequence->admit();
+  sequence->life.admit();
   QueueEntry& entry = sequence->place.entry_;
   if (has_turns_) {
     for (const auto& each : list_) QueueOrder::count_passed_over(entry, each->place.entry_);

@@ -13,16 +13,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/http/client/http_address.h"
 #include "base/ids/weights_identity.h"
 #include "base/status.h"
-#include "scheduler/cluster/members/engine_source.h"
-#include "scheduler/cluster/policies/adapter_index.h"
+#include "scheduler/cluster/members/cluster_models.h"
 #include "scheduler/cluster/policies/policy.h"
 #include "scheduler/cluster/prefixes/prefix_index.h"
 #include "scheduler/cluster/report/engine_report.h"
@@ -62,15 +59,6 @@ struct Choice {
   EngineIndex engine;
 };
 
-// The cost of moving a stream to another engine, and its load there.
-struct MoveCost {
-  double pause_s = 0;  // expected silence of the stream
-  bool cold = false;   // its adapter is not on that engine's device
-  PrefillLoad prefill;
-  std::int64_t kv_tokens = 0;
-  std::int64_t load_bytes = 0;  // bytes of the adapter if it is cold
-};
-
 // The reasons for the choice of an engine, as the policy that chose it explains them.
 struct RouteReasons {
   AdapterTier tier = AdapterTier::resident;  // of the adapter there; resident also without one
@@ -108,7 +96,7 @@ class Cluster {
   void remove(EngineIndex engine);
   void set_listed(EngineIndex engine, bool listed) { engines_[engine.index()].listed = listed; }
   // Sets all adapters that every engine loads on request.
-  void set_offered(const std::vector<OfferedAdapter>& adapters);
+  void set_offered(const std::vector<OfferedAdapter>& adapters) { models_.set_offered(adapters); }
 
   // Fails if the report contradicts others (two engines of one id); the engine is then not up.
   Status report(EngineIndex engine, EngineReport report, bool first, TimePoint now);
@@ -120,49 +108,18 @@ class Cluster {
                       bool loaded);
 
   Choice choose(const Wanted& wanted, TimePoint now);
-  // Whether an engine with the model that does not accept now has reported since `heard_since`, or
-  // has only failed a call: it is not known to be gone.
-  bool may_be_back(const Wanted& wanted, TimePoint heard_since) const;
-  // Whether engines accept and have the model, but all with other weights than Wanted::weights.
-  bool has_others_only(const Wanted& wanted) const;
   // The reasons for the engine that choose() has just returned, before sent(). `others`: compares
   // it with all engines.
   RouteReasons reasons(const Wanted& wanted, EngineIndex chosen, bool others, TimePoint now);
-  // The engines with an adapter on the device, for each known adapter, in the order of names.
-  struct AdapterPlaces {
-    std::string name;
-    std::int32_t rank;
-    std::int64_t bytes;
-    std::int64_t engines;               // engines that have it at all
-    std::vector<EngineIndex> resident;  // on the device, or on the way there
-    std::vector<EngineIndex> pinned;
-  };
-  std::vector<AdapterPlaces> adapter_places() const;
-  // The other engines that could serve the request: they accept and have the model. They are sorted
-  // by how near the adapter is to the device, then by fewest requests. No policy is asked, because
-  // some policies count their choices.
-  std::vector<EngineIndex> others(const Wanted& wanted, EngineIndex chosen) const;
-  // `as`: the engine's view with all else that will move there. Returns nothing if the engine does
-  // not accept or lacks the model.
-  std::optional<MoveCost> move_cost(const Wanted& wanted, EngineIndex to, const EngineView& as,
-                                    TimePoint now) const;
   SentId sent(EngineIndex engine, const Wanted& wanted, TimePoint now);
   void ended(EngineIndex engine, SentId id);
 
   const std::vector<EngineState>& engines() const { return engines_; }
   const EngineView& view(EngineIndex engine) const { return views_[engine.index()]; }
+  const ClusterModels& models() const { return models_; }
   std::string_view policy() const { return policy_->name(); }
 
  private:
-  // A name that requests may use: a base model or an adapter.
-  struct Model {
-    ClusterAdapterId adapter;  // not valid: a base
-    std::int32_t rank = 0;
-    std::int64_t bytes = 0;
-    bool offered = false;  // every engine can load it
-    std::string offered_digest;
-    std::vector<EngineIndex> engines;  // engines that have it, up or not
-  };
   struct Sent {
     ClusterAdapterId adapter;
     std::int32_t rank = 0;
@@ -170,47 +127,20 @@ class Cluster {
     std::int64_t kv_tokens = 0;
     TimePoint at{};
   };
-  struct Held {
-    AdapterTier tier = AdapterTier::absent;
-    std::int32_t active = 0;  // as reported, like `pinned`
-    bool pinned = false;
-    std::string digest = {};  // kept while the engine is set aside
-  };
-  // The data of one engine from which the index and the views are made.
-  struct Books {
-    std::unordered_map<std::string, Held> adapters;
-    std::map<SentId, Sent> sent;  // not in a report yet, oldest first
-  };
+  using SentRequests = std::map<SentId, Sent>;  // oldest first
 
-  using Models = std::unordered_map<std::string, Model>;
-
-  Model& model(const std::string& name, bool is_adapter);
-  static bool is_unknown(const Model& model) { return model.engines.empty() && !model.offered; }
-  Models::iterator forget(Models::iterator model);
-  ClusterAdapterId take_id(const std::string& name);
-  void list(const std::string& name, bool is_adapter, EngineIndex engine);
-  void unlist(const std::string& name, EngineIndex engine);
-  void take_adapter(EngineIndex engine, const AdapterReport& adapter);
-  void drop_adapter(EngineIndex engine, const std::string& name);
   void drop_all_adapters(EngineIndex engine);
   void forget_sent(EngineIndex engine, TimePoint sent_before);
   void refresh(EngineIndex engine);
-  // cluster_weights.cpp
-  bool serves(const Model* model, EngineIndex engine) const;
-  bool has_weights(const Wanted& wanted, const Model* model, EngineIndex engine) const;
-  bool may_have_weights(const Wanted& wanted, const Model* model) const;
   void warn_of_other_base(EngineIndex engine, const EngineReport& report) const;
   void warn_of_other_adapters(EngineIndex engine, const std::vector<AdapterReport>& adapters) const;
   static void count(const Sent& sent, EngineView& view);
-  RouteRequest route_request(const Wanted& wanted, const Model* model, TimePoint now) const;
 
   std::unique_ptr<Policy> policy_;
   std::vector<EngineState> engines_;
-  std::vector<EngineView> views_;  // of each engine
-  std::vector<Books> books_;       // of each engine
-  Models models_;
-  std::unordered_set<std::int32_t> taken_ids_;  // adapter ids in use
-  AdapterIndex index_;
+  std::vector<EngineView> views_;   // of each engine
+  std::vector<SentRequests> sent_;  // to each engine, and not in a report yet
+  ClusterModels models_;
   PrefixIndex prefixes_;
   SentId next_sent_ = 1;
   std::vector<EngineIndex> masked_;  // scratch of choose()

@@ -136,7 +136,7 @@ std::optional<StreamMove> Consolidator::place_for(const Cluster& cluster,
     const EngineReport& here = cluster.engines()[from.index()].report;
     const EngineReport& there = cluster.engines()[i].report;
     if (there.model != here.model || there.max_model_len < here.max_model_len) continue;
-    const auto cost = cluster.move_cost(stream.wanted, engine, views[i], now);
+    const auto cost = EngineSearch(cluster, stream.wanted).move_cost(engine, views[i], now);
     if (!cost || cost->pause_s > options_.max_pause_s) continue;
     if (!has_room_for(views[i], stream.places, *cost)) continue;
     const std::tuple key(cost->cold, -views[i].requests());

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "scheduler/cluster/members/cluster.h"
+#include "scheduler/cluster/members/engine_search.h"
 
 namespace tandem {
 

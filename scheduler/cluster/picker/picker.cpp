@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "scheduler/cluster/members/engine_search.h"
 #include "scheduler/cluster/picker/endpoint.h"
 #include "scheduler/cluster/router/route_error.h"
 
@@ -53,7 +54,7 @@ Pick Picker::pick(Wanted wanted, const std::optional<std::vector<std::string>>& 
   pick.endpoints = endpoints_[choice.engine.index()];
   // Full engines are still useful as fallbacks, but come last.
   wanted.among = &listed_;
-  std::vector<EngineIndex> others = cluster_.others(wanted, choice.engine);
+  std::vector<EngineIndex> others = EngineSearch(cluster_, wanted).others(choice.engine);
   std::stable_partition(others.begin(), others.end(),
                         [&](EngineIndex other) { return roomy_[other.index()]; });
   if (others.size() > limits_.max_fallbacks) others.resize(limits_.max_fallbacks);
@@ -69,7 +70,8 @@ ErrorEnvelope Picker::refusal_of(const Wanted& wanted, Choice::Kind kind) {
   if (kind == Choice::Kind::unknown) return unknown_model(wanted.model);
   Wanted full = wanted;
   full.among = &listed_;
-  return cluster_.others(full, EngineIndex()).empty() ? nobody_accepts() : engines_full();
+  return EngineSearch(cluster_, full).others(EngineIndex()).empty() ? nobody_accepts()
+                                                                    : engines_full();
 }
 
 std::optional<EngineIndex> Picker::served(PickId id, std::string_view endpoint, TimePoint now) {

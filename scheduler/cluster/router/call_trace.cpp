@@ -36,13 +36,13 @@ void trace_attempt(const TraceContext& attempt, TimePoint asked, TimePoint ended
 void trace_end(const RoutedCall& call, std::string_view outcome, TimePoint ended) noexcept {
   const TraceContext& context = call.call().trace;
   if (!context.sampled || !trace::on()) return;
-  Span span = request_span(name_of_path(call.call().path), context, call.came_at(), ended);
+  Span span = request_span(name_of_path(call.call().path), context, call.progress().came_at, ended);
   span.kind = SpanKind::server;
   span.failed = outcome == "failed";
   span.add("request_id", call.call().request_id)
       .add("model", call.call().model)
       .add("outcome", outcome)
-      .add("engines_asked", static_cast<double>(call.engines_asked()))
+      .add("engines_asked", static_cast<double>(call.progress().engines_asked))
       .add("tokens", static_cast<double>(call.num_tokens()));
   trace::record(span);
 }

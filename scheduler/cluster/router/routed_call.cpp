@@ -39,13 +39,13 @@ std::uint64_t announced_bytes(const CallHead& head) {
 }  // namespace
 
 RoutedCall::RoutedCall(CallHost& host, ClientCall call, std::shared_ptr<AnswerChannel> channel)
-    : host_(host), call_(std::move(call)), channel_(std::move(channel)), came_at_(host.now()) {
+    : host_(host), call_(std::move(call)), channel_(std::move(channel)) {
+  progress_.came_at = progress_.waiting_since = host.now();
   wanted_.model = call_.model;
   wanted_.prompt_tokens = call_.prompt_tokens;
   wanted_.prompt = call_.prompt;
   wanted_.slo_ttft_s = call_.slo_ttft_s;
   wanted_.slo_token_s = call_.slo_token_s;
-  waiting_since_ = came_at_;
   if (!call_.stream) return;
   ledger_.emplace(call_.choices, call_.include_usage);
   channel_->set_silence(silent_event(call_, 0));
@@ -54,18 +54,17 @@ RoutedCall::RoutedCall(CallHost& host, ClientCall call, std::shared_ptr<AnswerCh
 RoutedCall::~RoutedCall() = default;
 
 void RoutedCall::go(EngineIndex engine, SentId sent) {
-  engine_ = engine;
-  sent_ = sent;
+  progress_.engine = engine;
+  progress_.sent = sent;
   asked_at_ = host_.now();
   if (call_.trace.sampled && trace::on()) {
-    trace_wait(call_.trace, waiting_since_, asked_at_);
+    trace_wait(call_.trace, progress_.waiting_since, asked_at_);
     attempt_ = call_.trace.child();
   }
   if (num_tokens() > tokens_before_) attempts_ = 0;  // the last engine made progress
   tokens_before_ = num_tokens();
   ++attempts_;
-  ++engines_asked_;
-  tried_ = true;
+  ++progress_.engines_asked;
   wanted_.avoid_strictly = false;
   kind_ = Kind::whole;
   head_ = {};
@@ -91,7 +90,7 @@ void RoutedCall::go(EngineIndex engine, SentId sent) {
 // The client's deadline counts from its request, not from each attempt.
 std::vector<std::pair<std::string, std::string>> RoutedCall::headers_now() const {
   auto headers = call_.headers;
-  const double passed_ms = seconds_between(came_at_, host_.now()) * 1e3;
+  const double passed_ms = seconds_between(progress_.came_at, host_.now()) * 1e3;
   for (auto& [name, value] : headers) {
     if (name != kDeadline || call_.slo_ttft_s <= 0) continue;
     value = fmt::format("{:.3f}", std::max(call_.slo_ttft_s * 1e3 - passed_ms, kLeastDeadlineMs));
@@ -111,7 +110,7 @@ void RoutedCall::on_head(const CallHead& head) {
       return again("the engine answered with something else than a stream", Loss::doubted);
     }
     kind_ = Kind::stream;
-    if (!std::exchange(began_, true)) channel_->begin_stream();
+    if (!std::exchange(progress_.began, true)) channel_->begin_stream();
   }
 }
 
@@ -130,10 +129,10 @@ void RoutedCall::take_stream(std::string_view bytes) {
     silent_choice_ = open;
     channel_->set_silence(silent_event(call_, open));
   }
-  if (!first_told_at_ && ledger_->num_tokens() > 0) first_told_at_ = host_.now();
+  if (!progress_.first_told_at && ledger_->num_tokens() > 0) progress_.first_told_at = host_.now();
   if (silent_ && !passed_.empty()) {
     silent_ = false;
-    host_.went_on(seconds_between(*moved_at_, host_.now()));
+    host_.went_on(seconds_between(*progress_.moved_at, host_.now()));
   }
   switch (news) {
     case StreamLedger::News::more:
@@ -223,7 +222,7 @@ void RoutedCall::finish_error() {
   }
   // Another engine has begun the answer, so this is not the client's error: this engine lacks
   // something. 409: it has other weights, as its next report will show.
-  if (began_) {
+  if (progress_.began) {
     return again(fmt::format("the engine answered {}", head_.status),
                  head_.status == kConflict ? Loss::doubted : Loss::none);
   }
@@ -234,7 +233,7 @@ void RoutedCall::again(std::string_view why, Loss loss) {
   end_attempt();
   http_.reset();
   const auto held_head = std::exchange(head_, {});
-  EngineRun run = host_.run_of(engine_);
+  EngineRun run = host_.run_of(progress_.engine);
   host_.engine_failed(*this, why, loss != Loss::none);
   if (!leave()) return;
   if (loss == Loss::lost && is_second_loss(std::move(run))) {
@@ -242,7 +241,7 @@ void RoutedCall::again(std::string_view why, Loss loss) {
   }
   head_ = held_head;  // answered if no other engine succeeds
   if (attempts_ >= host_.limits().max_attempts) return give_up(why);
-  waiting_since_ = host_.now();
+  progress_.waiting_since = host_.now();
   host_.place_again(*this);
 }
 
@@ -262,8 +261,8 @@ bool RoutedCall::is_second_loss(EngineRun run) {
 
 // The host has already removed the request from the engine's count. Returns false if it is over.
 bool RoutedCall::leave() {
-  wanted_.avoid = std::exchange(engine_, EngineIndex());
-  sent_ = 0;
+  wanted_.avoid = std::exchange(progress_.engine, EngineIndex());
+  progress_.sent = 0;
   if (ledger_) ledger_->cut();
   if (!ledger_ || !ledger_->complete()) return true;
   // The engine was lost or left after the last token and before the end mark.
@@ -278,14 +277,14 @@ bool RoutedCall::leave_for_another() {
   http_.reset();
   head_ = {};
   if (!leave()) return false;
-  moved_at_ = host_.now();
+  progress_.moved_at = host_.now();
   --attempts_;  // a move is no failed attempt
   silent_ = true;
   return true;
 }
 
 void RoutedCall::engine_lost(std::string_view why) {
-  if (!over_ && engine_.valid()) again(why, Loss::lost);
+  if (!over_ && progress_.engine.valid()) again(why, Loss::lost);
 }
 
 void RoutedCall::give_up(std::string_view why) {
@@ -296,7 +295,7 @@ void RoutedCall::give_up(std::string_view why) {
 
 void RoutedCall::refuse(const ErrorEnvelope& error) {
   http_.reset();
-  if (began_) {
+  if (progress_.began) {
     std::string last = ledger_->error_event();
     if (last.empty()) last = sse_event(envelope_text(error));
     channel_->write(last);

@@ -48,6 +48,21 @@ struct EngineRun {
   TimePoint lost_at{};
 };
 
+// How far a call has come.
+struct CallProgress {
+  TimePoint came_at{};
+  TimePoint waiting_since{};               // for an engine
+  EngineIndex engine;                      // not valid: none now
+  SentId sent = 0;                         // to that engine
+  std::int32_t engines_asked = 0;          // counts repeated attempts
+  bool began = false;                      // the client's answer has begun
+  std::optional<TimePoint> first_told_at;  // first token
+  std::optional<TimePoint> moved_at;       // last move
+
+  // The request was tried on an engine: if it has none, it waits for another.
+  bool recovering() const { return engines_asked > 0; }
+};
+
 // How a call ended, for the metrics.
 enum class Outcome { served, refused, failed, gone };
 
@@ -93,18 +108,9 @@ class RoutedCall final : public CallEvents {
   const ClientCall& call() const { return call_; }
   const Wanted& wanted() const { return wanted_; }
   Wanted& wanted() { return wanted_; }
-  bool began() const { return began_; }  // the client's answer has begun
-  // The request was tried on an engine and waits for another.
-  bool recovering() const { return tried_; }
+  const CallProgress& progress() const { return progress_; }
   // Whether this is a stream on an engine, not at its end.
-  bool can_move() const { return ledger_ && engine_.valid() && !told_all_ && !over_; }
-  std::optional<TimePoint> first_told_at() const { return first_told_at_; }  // first token
-  std::optional<TimePoint> moved_at() const { return moved_at_; }            // last move
-  EngineIndex engine() const { return engine_; }                             // not valid: none now
-  SentId sent() const { return sent_; }
-  TimePoint came_at() const { return came_at_; }
-  std::int32_t engines_asked() const { return engines_asked_; }  // counts repeated attempts
-  TimePoint waiting_since() const { return waiting_since_; }
+  bool can_move() const { return ledger_ && progress_.engine.valid() && !told_all_ && !over_; }
   std::size_t num_tokens() const { return ledger_ ? ledger_->num_tokens() : 0; }
 
  private:
@@ -138,27 +144,19 @@ class RoutedCall final : public CallEvents {
   const std::shared_ptr<AnswerChannel> channel_;
   std::optional<StreamLedger> ledger_;  // for streams only
   std::unique_ptr<HttpCall> http_;
-  EngineIndex engine_;
-  SentId sent_ = 0;
-  const TimePoint came_at_;
-  TraceContext attempt_;  // span at the engine; not valid: not traced
-  TimePoint asked_at_{};  // when the engine was asked
-  TimePoint waiting_since_{};
-  std::int32_t attempts_ = 0;  // since the last new token
-  std::int32_t engines_asked_ = 0;
+  CallProgress progress_;
+  TraceContext attempt_;           // span at the engine; not valid: not traced
+  TimePoint asked_at_{};           // when the engine was asked
+  std::int32_t attempts_ = 0;      // since the last new token
   std::size_t tokens_before_ = 0;  // tokens before the last attempt
-  bool tried_ = false;
   std::optional<EngineRun> lost_;  // the last engine lost while it had the request
   Kind kind_ = Kind::whole;
   CallHead head_;
-  std::string body_;    // of an answer that is collected
-  std::string passed_;  // stream bytes that on_bytes() passes on
-  std::optional<TimePoint> first_told_at_;
+  std::string body_;               // of an answer that is collected
+  std::string passed_;             // stream bytes that on_bytes() passes on
   std::size_t silent_choice_ = 0;  // choice of the channel's silent events
-  std::optional<TimePoint> moved_at_;
-  bool silent_ = false;  // no tokens since the move
-  bool began_ = false;
-  bool told_all_ = false;  // the end of a stream was sent
+  bool silent_ = false;            // no tokens since the move
+  bool told_all_ = false;          // the end of a stream was sent
   bool over_ = false;
 };
 

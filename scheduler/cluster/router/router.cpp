@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log/log.h"
+#include "scheduler/cluster/members/engine_search.h"
 #include "scheduler/cluster/router/call_trace.h"
 #include "scheduler/cluster/router/route_error.h"
 
@@ -170,11 +171,11 @@ Router::Place Router::try_place(RoutedCall& call) {
   if (is_new(begin)) return Place::waits;
   // The last engine may have lost only its connection and be back in a moment.
   if (choice.kind == Choice::Kind::nobody && !wanted.avoid_strictly &&
-      cluster_.may_be_back(wanted, begin - options_.limits.lost_patience)) {
+      EngineSearch(cluster_, wanted).may_be_back(begin - options_.limits.lost_patience)) {
     return Place::waits;
   }
   // An engine had the request: it may come back, or another may come.
-  if (call.recovering() && !wanted.avoid_strictly) return Place::waits;
+  if (call.progress().recovering() && !wanted.avoid_strictly) return Place::waits;
   call.refuse(choice.kind == Choice::Kind::nobody ? nobody_accepts() : unknown_model(wanted.model));
   return Place::refused;
 }
@@ -186,12 +187,18 @@ void Router::note_decision(const RoutedCall& call, EngineIndex engine, TimePoint
   entry.unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(unix_time).count();
   entry.model = call.call().model;
   entry.prompt_tokens = call.wanted().prompt_tokens;
-  entry.engine = cluster_.engines()[engine.index()].address.text();
+  entry.engine = address_of(engine);
   entry.reasons = cluster_.reasons(call.wanted(), engine, decisions_.is_looked_at(now), now);
   if (const EngineIndex next = entry.reasons.next; next.valid()) {
-    entry.next = cluster_.engines()[next.index()].address.text();
+    entry.next = address_of(next);
   }
   decisions_.add(std::move(entry));
+}
+
+// The call no longer counts on its engine.
+void Router::leave_engine(const RoutedCall& call) {
+  --running_;
+  cluster_.ended(call.progress().engine, call.progress().sent);
 }
 
 void Router::enqueue(const CallPointer& call, bool first) {
@@ -225,14 +232,14 @@ void Router::expire_queue() {
   const TimePoint at = now();
   std::vector<CallPointer> late;
   for (const CallPointer& call : queue_) {
-    const Duration patience =
-        call->recovering() ? options_.limits.recover_timeout : options_.limits.queue_timeout;
-    if (at - call->waiting_since() >= patience) late.push_back(call);
+    const Duration patience = call->progress().recovering() ? options_.limits.recover_timeout
+                                                            : options_.limits.queue_timeout;
+    if (at - call->progress().waiting_since >= patience) late.push_back(call);
   }
   for (const CallPointer& call : late) {
-    if (cluster_.has_others_only(call->wanted())) {
+    if (EngineSearch(cluster_, call->wanted()).has_others_only()) {
       call->refuse(weights_gone());
-    } else if (call->recovering()) {
+    } else if (call->progress().recovering()) {
       call->refuse({503, "No engine could continue the request in time", "engines_failed", 1});
     } else {
       call->refuse({429, "No engine had room for the request in time", "queue_timeout", 1});
@@ -255,9 +262,9 @@ void Router::log_end(const RoutedCall& call, const std::string& engine, Outcome 
       {"outcome", name_of(outcome)},
       {"model", std::string_view(call.call().model).substr(0, kMostOfModel)},
       {"engine", engine},
-      {"engines_asked", std::int64_t{call.engines_asked()}},
+      {"engines_asked", std::int64_t{call.progress().engines_asked}},
       {"tokens", static_cast<std::int64_t>(call.num_tokens())},
-      {"total_s", seconds_between(call.came_at(), now())},
+      {"total_s", seconds_between(call.progress().came_at, now())},
       {"trace_id", trace},
   };
   log::info_with("request", std::span(fields).first(std::size(fields) - (traced ? 0 : 1)));
@@ -269,14 +276,13 @@ std::unique_ptr<HttpCall> Router::ask(EngineIndex engine, const CallRequest& req
 }
 
 void Router::engine_failed(RoutedCall& call, std::string_view why, bool doubted) {
-  const std::string engine = cluster_.engines()[call.engine().index()].address.text();
+  const std::string engine = address_of(call.progress().engine);
   log::warning("{}: {}; the router looks for another engine for request {}", engine, why,
                call.call().id);
   metrics_.count(router_metrics::kFailovers,
-                 {{"engine", engine}, {"kind", call.began() ? "continuation" : "retry"}});
-  --running_;
-  cluster_.ended(call.engine(), call.sent());
-  if (doubted) cluster_.doubt(call.engine());
+                 {{"engine", engine}, {"kind", call.progress().began ? "continuation" : "retry"}});
+  leave_engine(call);
+  if (doubted) cluster_.doubt(call.progress().engine);
   note_engines();
 }
 
@@ -294,10 +300,9 @@ void Router::over(RoutedCall& call, Outcome outcome) {
   const CallPointer pointer = std::move(found->second);
   calls_.erase(found);
   std::string engine;
-  if (call.engine().valid()) {
-    engine = cluster_.engines()[call.engine().index()].address.text();
-    --running_;
-    cluster_.ended(call.engine(), call.sent());
+  if (call.progress().engine.valid()) {
+    engine = address_of(call.progress().engine);
+    leave_engine(call);
   } else {
     const auto place = std::find(queue_.begin(), queue_.end(), pointer);
     if (place != queue_.end()) queue_.erase(place);
@@ -305,13 +310,13 @@ void Router::over(RoutedCall& call, Outcome outcome) {
   metrics_.count(router_metrics::kRequests, {{"engine", engine}, {"outcome", name_of(outcome)}});
   if (options_.request_log) log_end(call, engine, outcome);
   trace_end(call, name_of(outcome), now());
-  if (outcome == Outcome::served && call.first_told_at()) {
+  if (outcome == Outcome::served && call.progress().first_told_at) {
     const double tokens = static_cast<double>(call.num_tokens()) /
                           static_cast<double>(std::max<std::size_t>(1, call.call().choices));
-    const TimePoint first = *call.first_told_at();
+    const TimePoint first = *call.progress().first_told_at;
     std::optional<double> each;
     if (tokens > 1) each = seconds_between(first, now()) / (tokens - 1);
-    latencies_.add(now(), seconds_between(call.came_at(), first), each);
+    latencies_.add(now(), seconds_between(call.progress().came_at, first), each);
   }
   if (outcome == Outcome::served && call.num_tokens() > 0) {
     answer_tokens_ += kAnswerMemory * (static_cast<double>(call.num_tokens()) - answer_tokens_);

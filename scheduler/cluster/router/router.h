@@ -105,6 +105,10 @@ class Router final : private CallHost, private FollowerHost {
   void submit(const CallPointer& call);
   Place try_place(RoutedCall& call);
   void note_decision(const RoutedCall& call, EngineIndex engine, TimePoint now);
+  void leave_engine(const RoutedCall& call);
+  std::string address_of(EngineIndex engine) const {
+    return cluster_.engines()[engine.index()].address.text();
+  }
   void enqueue(const CallPointer& call, bool first);
   void serve_queue();
   void expire_queue();

@@ -10,7 +10,7 @@ namespace tandem {
 void Router::engine_lost(EngineIndex engine, const std::string& why) {
   std::vector<CallPointer> there;
   for (const auto& [pointer, call] : calls_) {
-    if (call->engine() == engine) there.push_back(call);
+    if (call->progress().engine == engine) there.push_back(call);
   }
   for (const CallPointer& call : there) call->engine_lost(why);
 }

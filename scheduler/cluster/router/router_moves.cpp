@@ -30,7 +30,7 @@ void Router::consolidate() {
     there.clear();
     std::vector<MovableStream> streams;
     for (const auto& [pointer, call] : calls_) {
-      if (call->engine() != engine || !call->can_move()) continue;
+      if (call->progress().engine != engine || !call->can_move()) continue;
       there.push_back(call.get());
       streams.push_back(as_movable(*call));
     }
@@ -40,7 +40,7 @@ void Router::consolidate() {
   metrics_.set(router_metrics::kResting, consolidator_.num_resting());
   if (found.rests.valid()) {
     log::info("{}: the engine is emptied by consolidation; {} streams continue at others",
-              cluster_.engines()[found.rests.index()].address.text(), found.moves.size());
+              address_of(found.rests), found.moves.size());
     for (const StreamMove& each : found.moves) move(*there[each.stream], each);
     note_calls();
   }
@@ -50,7 +50,7 @@ MovableStream Router::as_movable(const RoutedCall& call) const {
   MovableStream stream;
   stream.wanted = wanted_elsewhere(call);
   stream.places = static_cast<std::int64_t>(call.call().choices);
-  const auto moved = call.moved_at();
+  const auto moved = call.progress().moved_at;
   // A stream with a deadline for its first token does not move before that token: it would start at
   // the end of another queue with less time left.
   const bool in_time = call.num_tokens() > 0 || call.call().slo_ttft_s <= 0;
@@ -68,11 +68,9 @@ Wanted Router::wanted_elsewhere(const RoutedCall& call) const {
 }
 
 void Router::move(RoutedCall& call, const StreamMove& to) {
-  metrics_.count(router_metrics::kMoves,
-                 {{"engine", cluster_.engines()[call.engine().index()].address.text()},
-                  {"start", to.cost.cold ? "cold" : "warm"}});
-  --running_;
-  cluster_.ended(call.engine(), call.sent());
+  metrics_.count(router_metrics::kMoves, {{"engine", address_of(call.progress().engine)},
+                                          {"start", to.cost.cold ? "cold" : "warm"}});
+  leave_engine(call);
   if (!call.leave_for_another()) return;
   ++running_;
   call.go(to.to, cluster_.sent(to.to, wanted_elsewhere(call), now()));

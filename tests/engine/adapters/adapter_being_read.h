@@ -39,7 +39,8 @@ class AdapterBeingRead {
     signals.words = LoadSignals::Words::layers;
     signals.link_bytes_per_s = link_bytes_per_s;
     signals.clock = &clock;
-    tier = DeviceTier::create(*device, config, DType::f32, 64, 8, memory, pool, signals).value();
+    tier = DeviceTier::create({{device.get(), &memory}}, config, DType::f32, 64, 8, pool, signals)
+               .value();
   }
   ~AdapterBeingRead() { end(); }  // before the device's stream is waited for
 

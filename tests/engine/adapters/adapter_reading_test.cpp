@@ -123,7 +123,8 @@ class AdaptersBeingRead : public ::testing::Test {
     store_->on_news([this] { news(); });
     memory_ = KvCache::create(*device_, layout_, kPages).value();
     pool_ = std::make_unique<PagePool>(kPages, kPageTokens, layout_.chunks_per_page);
-    tier_ = DeviceTier::create(*device_, config_, DType::f32, 64, 8, memory_, *pool_).value();
+    tier_ =
+        DeviceTier::create({{device_.get(), &memory_}}, config_, DType::f32, 64, 8, *pool_).value();
     EXPECT_TRUE(store_->load("a", path_, false, false).ok());
     EXPECT_TRUE(store_->load("b", other_, false, false).ok());
     lease_ = store_->find("a");
@@ -164,7 +165,7 @@ class AdaptersBeingRead : public ::testing::Test {
   }
   // True if the device holds the adapter, read through the tables as the kernels do.
   bool device_holds_it() {
-    const AdapterTable table = tier_->table();
+    const AdapterTable table = tier_->lane(0).table();
     const std::int32_t slot = tier_->slot(*lease_).slot.value();
     const std::size_t chunk = std::size_t{1} << table.pages.shift;
     for (std::size_t begin = 0; begin < known_.num_bytes; begin += chunk) {
@@ -219,17 +220,17 @@ TEST(LoadsOfWhatIsRead, AreExpectedOnTheDeviceAsItIsRead) {
   const TimePoint before = read.clock.now();
   const std::vector<double> unread = read.stand_still(kStandsStill_s);
   ASSERT_EQ(read.tier->start(read.lease), DeviceTier::Start::on_its_way);
-  LoadQueue& loads = read.tier->loads();
-  const auto arriving = loads.arriving(*read.lease);
+  LoadQueue& loads = read.tier->loads().first();
+  const auto arriving = loads.in_flight().arriving(*read.lease);
   ASSERT_TRUE(arriving);
   for (std::size_t layer = 0; layer < unread.size(); ++layer) {
     EXPECT_GE(arriving->arrivals[layer].a, before + duration_of(unread[layer])) << layer;
   }
   EXPECT_LT(arriving->arrivals[0].a, arriving->arrivals[1].a);
-  EXPECT_GE(loads.link_free_at(), arriving->arrivals.back().a);
-  EXPECT_GE(loads.unread(*read.lease).back(), kStandsStill_s);
+  EXPECT_GE(loads.link().free_at(), arriving->arrivals.back().a);
+  EXPECT_GE(loads.in_flight().unread(*read.lease).back(), kStandsStill_s);
   read.end();
-  EXPECT_TRUE(loads.unread(*read.lease).empty());
+  EXPECT_TRUE(loads.in_flight().unread(*read.lease).empty());
   ASSERT_TRUE(read.tier->finish_loads().ok());
   EXPECT_EQ(read.lease->residency(), Residency::resident);
 }
@@ -275,7 +276,7 @@ TEST_F(AdaptersBeingRead, AreLetGoWhenTheirContentHasChanged) {
   change_content();
   begin_reading();
   ASSERT_EQ(tier_->start(lease_), DeviceTier::Start::on_its_way);
-  tier_->enter(*lease_);
+  tier_->holds().enter(*lease_);
   go_on_.count_down();
   const Status why = tier_->proof(*lease_).wait();
   EXPECT_EQ(why.code(), StatusCode::unavailable);
@@ -283,7 +284,7 @@ TEST_F(AdaptersBeingRead, AreLetGoWhenTheirContentHasChanged) {
   EXPECT_TRUE(soon([&] { return lease_->residency() == Residency::resident; }));
   EXPECT_FALSE(tier_->proof(*lease_).is_given());
   EXPECT_TRUE(tier_->is_expecting());
-  tier_->leave(*lease_);
+  tier_->holds().leave(*lease_);
   EXPECT_TRUE(soon([&] { return lease_->residency() == Residency::on_disk; }));
   Status told;
   EXPECT_TRUE(soon([&] { return !(told = lease_->home().read_failure(0)).ok(); }));

@@ -238,7 +238,7 @@ TEST_F(ExecutorTest, TellsWhenToPlanBehindAStepWhoseTimeIsKnown) {
   wait();
   EXPECT_FALSE(plan_at());
   std::uint32_t word = 0;  // holds the load until the step is enqueued
-  executor_->tier().loads().hold(&word, 1);
+  executor_->tier().loads().first().stream().hold(&word, 1);
   enqueue(Plan().add(0, 0, kPrompt, 1, load("late", 3)));
   EXPECT_FALSE(plan_at()) << "it waits for its adapter, nobody knows how long";
   wait();

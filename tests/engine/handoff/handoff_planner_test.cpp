@@ -49,10 +49,10 @@ class HandoffPlannerTest : public ::testing::Test {
   }
 
   LearningPlanner planner(bool whole_loads = false) const { return {read_, options_, whole_loads}; }
-  ~HandoffPlannerTest() override { read_.tier->loads().let_go(); }
+  ~HandoffPlannerTest() override { read_.tier->loads().first().stream().let_go(); }
   // Starts a load of which nothing arrives, whether it was read or not.
   void load() {
-    read_.tier->loads().hold(&hold_, 1);
+    read_.tier->loads().first().stream().hold(&hold_, 1);
     ASSERT_EQ(read_.tier->start(read_.lease), DeviceTier::Start::on_its_way);
   }
   // Workers are so slow that one takes much longer than two; the adapter has been read.
@@ -66,8 +66,8 @@ class HandoffPlannerTest : public ::testing::Test {
   HandoffStep step_of(const LearningPlanner& by,
                       const std::array<MailboxWorkers, 1>& workers = kBothWorkers) const {
     HandoffStep step;
-    by.planner.plan(std::array{AdapterRows{read_.lease, 8}}, 8, 0, workers, read_.tier->loads(), {},
-                    step);
+    by.planner.plan(std::array{AdapterRows{read_.lease, 8}}, 8, 0, workers,
+                    read_.tier->loads().first(), {}, step);
     return step;
   }
 
@@ -106,7 +106,7 @@ TEST_F(HandoffPlannerTest, CountsTheReadingWhenLoadsAreOrdered) {
   const std::vector<double> unread = read_.stand_still(kStandsStill_s);
   const auto end = [&] {
     return planner()
-        .planner.admission({}, loads, 0, 0, kBothWorkers, read_.tier->loads())
+        .planner.admission({}, loads, 0, 0, kBothWorkers, read_.tier->loads().first())
         .ends.at(0);
   };
   EXPECT_GE(end(), unread[4]);
@@ -152,7 +152,8 @@ TEST_F(HandoffPlannerTest, OrdersLoadsForThoseWhoAreAwakeWhereTheOthersTakeLonge
   ASSERT_EQ(turn.reserve(read_.lease), DeviceTier::Start::on_its_way);
   read_.end();
   const auto admission = [&](const MailboxWorkers& workers) {
-    return planner().planner.admission({}, loads, 0, 0, std::array{workers}, read_.tier->loads());
+    return planner().planner.admission({}, loads, 0, 0, std::array{workers},
+                                       read_.tier->loads().first());
   };
   const double all_awake = admission({.all = 3}).ends.at(0);
   const AdmissionPlan one_awake = admission({3, 2, 10});
@@ -220,9 +221,9 @@ class HandoffPlannerMemory : public ::testing::Test {
     options.costs.link_bytes_per_s = kLinkBytesPerS;
     options.groups.push_back({-1, {1, 2}, 0});
   }
-  ~HandoffPlannerMemory() override { loads.let_go(); }
+  ~HandoffPlannerMemory() override { loads.stream().let_go(); }
   void SetUp() override {
-    loads.hold(&hold_, 1);
+    loads.stream().hold(&hold_, 1);
     ASSERT_EQ(adapter.tier->start(adapter.lease), DeviceTier::Start::on_its_way);
   }
   HandoffStep plan(const LearningPlanner& by, const std::optional<WayChoice>& admitted = {}) const {
@@ -234,7 +235,7 @@ class HandoffPlannerMemory : public ::testing::Test {
 
   static constexpr double kLinkBytesPerS = 60e6;
   AdapterBeingRead adapter{kLinkBytesPerS};
-  LoadQueue& loads = adapter.tier->loads();
+  LoadQueue& loads = adapter.tier->loads().first();
   HandoffOptions options;
 
  private:

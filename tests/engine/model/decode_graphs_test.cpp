@@ -51,17 +51,17 @@ TEST_F(DecodeGraphsTest, ReplayWhatTheStepItselfComputes) {
       ASSERT_TRUE(graphs_->pad(*batch_));
       const StepInput input = batch_->upload(*stream_);
       kinds.insert({static_cast<std::size_t>(input.num_rows), input.num_segments > 0});
-      const Status status = graphs_->launch(*stream_, input, tier_->table());
+      const Status status = graphs_->launch(*stream_, input, tier_->lane(0).table());
       ASSERT_TRUE(status.ok()) << status.message();
       const std::vector<float> replayed = logits(num);
 
       // The same padded step without a recording runs exactly the same operations.
-      model_->forward(*stream_, input, *cache_, tier_->table());
+      model_->forward(*stream_, input, *cache_, tier_->lane(0).table());
       EXPECT_EQ(logits(num), replayed) << num << " rows at " << position;
 
       // The unpadded step may sum in a different order, because shapes differ.
       fill(part);
-      model_->forward(*stream_, batch_->upload(*stream_), *cache_, tier_->table());
+      model_->forward(*stream_, batch_->upload(*stream_), *cache_, tier_->lane(0).table());
       const std::vector<float> eager = logits(num);
       for (std::size_t i = 0; i < eager.size(); ++i) {
         ASSERT_NEAR(replayed[i], eager[i], 1e-4F * (1 + std::abs(eager[i])))
@@ -94,7 +94,7 @@ TEST_F(DecodeGraphsTest, LeavePrefillAndTooLargeStepsAlone) {
 }
 
 TEST_F(DecodeGraphsTest, RecordedBeforehandServeEveryBatch) {
-  ASSERT_TRUE(graphs_->record_all(*stream_, *batch_, tier_->table(), 64).ok());
+  ASSERT_TRUE(graphs_->record_all(*stream_, *batch_, tier_->lane(0).table(), 64).ok());
   const std::size_t recorded = graphs_->num_recorded();
   // There are recordings without adapters, and for ranks up to 16, 32 and 64 at q, k and v or
   // anywhere.
@@ -106,7 +106,7 @@ TEST_F(DecodeGraphsTest, RecordedBeforehandServeEveryBatch) {
     ASSERT_TRUE(graphs_->pad(*batch_));
     const StepInput input = batch_->upload(*stream_);
     EXPECT_EQ(input.adapted, adapter <= 0 ? SiteSet{Site::qkv} : SiteSet::all());
-    ASSERT_TRUE(graphs_->launch(*stream_, input, tier_->table()).ok());
+    ASSERT_TRUE(graphs_->launch(*stream_, input, tier_->lane(0).table()).ok());
   }
   EXPECT_TRUE(stream_->synchronize().ok());
   EXPECT_EQ(graphs_->num_recorded(), recorded);

@@ -43,7 +43,7 @@ class DroppedRows : public GraphsFixture {
       }
     }
     const StepInput input = batch_->upload(*stream_);
-    model_->forward(*stream_, input, *cache_, tier_->table());
+    model_->forward(*stream_, input, *cache_, tier_->lane(0).table());
     return logits(count);
   }
 

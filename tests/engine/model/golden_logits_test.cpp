@@ -34,7 +34,8 @@ class GoldenLogits : public ::testing::TestWithParam<GoldenModel> {
     const PoolLayout layout = PoolLayout::of(config_, DType::f32, kPageTokens);
     cache_ = std::make_unique<KvCache>(KvCache::create(*device_, layout, kPages).value());
     pool_ = std::make_unique<PagePool>(kPages, kPageTokens, layout.chunks_per_page);
-    tier_ = DeviceTier::create(*device_, config_, DType::f32, 64, 8, *cache_, *pool_).value();
+    tier_ = DeviceTier::create({{device_.get(), cache_.get()}}, config_, DType::f32, 64, 8, *pool_)
+                .value();
     batch_ = std::make_unique<StepBatch>(
         StepBatch::create(*device_, {kMaxRows, 8, 8, 64, 1024, 64}).value());
     stream_ = device_->create_stream("test").value();
@@ -68,7 +69,7 @@ class GoldenLogits : public ::testing::TestWithParam<GoldenModel> {
         batch_->add_sample(static_cast<std::int32_t>(count - 1), {}, {}, {});
       }
       const StepInput input = batch_->upload(*stream_);
-      model_->forward(*stream_, input, *cache_, tier_->table());
+      model_->forward(*stream_, input, *cache_, tier_->lane(0).table());
       const Status status = stream_->synchronize();  // the batch's memory is reused
       EXPECT_TRUE(status.ok()) << status.message();
     }

@@ -40,7 +40,8 @@ class GraphsFixture : public ::testing::Test {
     cache_ = std::make_unique<KvCache>(
         KvCache::create(*device_, PoolLayout::of(config_, DType::f32, kPageTokens), kPages)
             .value());
-    tier_ = DeviceTier::create(*device_, config_, DType::f32, 64, 8, *cache_, pool_).value();
+    tier_ = DeviceTier::create({{device_.get(), cache_.get()}}, config_, DType::f32, 64, 8, pool_)
+                .value();
     const std::vector<std::pair<std::int32_t, std::vector<std::string_view>>> kinds = {
         {4, {"q_proj", "v_proj"}},
         {8, {"q_proj", "v_proj", "o_proj"}},

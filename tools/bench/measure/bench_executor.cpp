@@ -60,9 +60,9 @@ struct ExecutorBench::Straight {
     if (recorded) TANDEM_CHECK(graphs->pad(*batch), "a decode step of {}", batch->num_rows());
     const StepInput input = batch->upload(*stream);
     if (recorded) {
-      TANDEM_TRY(graphs->launch(*stream, input, tier->table()));
+      TANDEM_TRY(graphs->launch(*stream, input, tier->lane(0).table()));
     } else {
-      model->forward(*stream, input, cache, tier->table());
+      model->forward(*stream, input, cache, tier->lane(0).table());
     }
     if (sample) model->sample(*stream, input, reinterpret_cast<SampledToken*>(sampled.data()));
     return {};
@@ -180,8 +180,9 @@ Status ExecutorBench::make_straight(const ExecutorOptions& options, const Weight
   Straight& on = *straight_;
   TANDEM_ASSIGN(on.model, Model::load(spec_, weights, dtype, options.model, device, progress));
   TANDEM_ASSIGN(on.cache, KvCache::create(device, layout_, pool_->shape().num_pages));
-  TANDEM_ASSIGN(on.tier, DeviceTier::create(device, spec_, dtype, options.model.max_lora_rank,
-                                            options.max_device_adapters, on.cache, *pool_));
+  TANDEM_ASSIGN(
+      on.tier, DeviceTier::create({{&device, &on.cache}}, spec_, dtype, options.model.max_lora_rank,
+                                  options.max_device_adapters, *pool_));
   on.graphs = std::make_unique<DecodeGraphs>(*on.model, on.cache, options.max_graph_batch);
   TANDEM_ASSIGN(StepBatch batch, StepBatch::create(device, options.step));
   on.batch = std::make_unique<StepBatch>(std::move(batch));
@@ -217,7 +218,7 @@ Status ExecutorBench::load_adapters(bool on_gpu) {
       while (tier().start(leases.back()) != DeviceTier::Start::on_its_way) {
         TANDEM_TRY(tier().finish_loads());
       }
-      tier().room().keep(*leases.back());
+      tier().holds().keep(*leases.back());
     }
   }
   return tier().finish_loads();

@@ -25,7 +25,7 @@ struct Copied {
   std::vector<EngineState> engines;
   std::vector<EngineView> views;
   std::vector<bool> rests;
-  std::vector<Cluster::AdapterPlaces> adapters;
+  std::vector<AdapterPlaces> adapters;
   std::deque<DecisionLog::Entry> decisions;
   std::uint64_t routed = 0;
   std::int64_t running = 0, waiting = 0;
@@ -42,7 +42,7 @@ Copied copy_on_loop(Router& router) {
     copied.views.push_back(cluster.view(engine));
     copied.rests.push_back(router.rests(engine));
   }
-  copied.adapters = cluster.adapter_places();
+  copied.adapters = cluster.models().places();
   copied.decisions = router.decisions().entries();
   copied.routed = router.decisions().count();
   copied.running = router.num_running();
@@ -75,8 +75,7 @@ DashboardRow engine_row(const EngineState& engine, const EngineView& view, bool 
   return {text_of(row["url"]), text_of(row)};
 }
 
-DashboardRow adapter_row(const Cluster::AdapterPlaces& places,
-                         const std::vector<EngineState>& engines) {
+DashboardRow adapter_row(const AdapterPlaces& places, const std::vector<EngineState>& engines) {
   const auto urls = [&](const std::vector<EngineIndex>& among) {
     json list = json::array();
     for (const EngineIndex engine : among) list.push_back(engines[engine.index()].address.text());
@@ -133,7 +132,7 @@ DashboardPicture router_picture(Router& router) {
     engines.rows.push_back(engine_row(copied.engines[i], copied.views[i], copied.rests[i]));
   }
   DashboardTable adapters{"adapters", {}};
-  for (const Cluster::AdapterPlaces& places : copied.adapters) {
+  for (const AdapterPlaces& places : copied.adapters) {
     adapters.rows.push_back(adapter_row(places, copied.engines));
   }
   DashboardTable decisions{"decisions", {}};

@@ -34,7 +34,8 @@ class DeviceTierTest : public ::testing::Test {
                                        layout_.chunks_per_page);
     memory_ = KvCache::create(*device_, layout_, pages_).value();
     pool_ = std::make_unique<PagePool>(pages_, kPageTokens, layout_.chunks_per_page);
-    tier_ = DeviceTier::create(*device_, config_, DType::f32, 64, 8, memory_, *pool_).value();
+    tier_ =
+        DeviceTier::create({{device_.get(), &memory_}}, config_, DType::f32, 64, 8, *pool_).value();
     compute_ = device_->create_stream("compute").value();
   }
 
@@ -76,19 +77,19 @@ class DeviceTierTest : public ::testing::Test {
 TEST_F(DeviceTierTest, EvictsTheLeastRecentlyUsedThatNobodyRuns) {
   load(0);
   load(1);
-  tier_->enter(*lease(0));
-  tier_->leave(*lease(0));
+  tier_->holds().enter(*lease(0));
+  tier_->holds().leave(*lease(0));
   load(2);
   EXPECT_EQ(lease(0)->residency(), Residency::resident);
   EXPECT_EQ(lease(1)->residency(), Residency::host);
-  tier_->enter(*lease(0));
-  tier_->enter(*lease(2));
+  tier_->holds().enter(*lease(0));
+  tier_->holds().enter(*lease(2));
   EXPECT_EQ(tier_->start(lease(1)), DeviceTier::Start::no_room);
   EXPECT_EQ(lease(0)->residency(), Residency::resident);
-  tier_->leave(*lease(2));
+  tier_->holds().leave(*lease(2));
   EXPECT_EQ(tier_->start(lease(1)), DeviceTier::Start::on_its_way);
   EXPECT_EQ(lease(2)->residency(), Residency::host);
-  tier_->leave(*lease(0));
+  tier_->holds().leave(*lease(0));
 }
 
 TEST_F(DeviceTierTest, LoadsIntoFreeChunksWhileAStepRuns) {
@@ -113,7 +114,7 @@ TEST_F(DeviceTierTest, WaitsForTheStepThatMayReadWhatItOverwrites) {
 TEST_F(DeviceTierTest, CutsItsCopiesAtLayersAndGivesEventsBack) {
   for (int round = 0; round < 20; ++round) {
     ASSERT_EQ(tier_->start(lease(round % 3)), DeviceTier::Start::on_its_way);
-    LoadWaits waits(tier_->loads(), 2);
+    LoadWaits waits(tier_->loads().first(), 2);
     waits.add_all(lease(round % 3));
     for (std::int64_t layer = 0; layer < 2; ++layer) waits.before(layer, *compute_);
     ASSERT_TRUE(tier_->finish_loads().ok());
@@ -139,18 +140,18 @@ class LoadStreamDevice : public ForwardingDevice {
 TEST_F(DeviceTierTest, LoadsAgainWhatFailedWithTheDevice) {
   tier_.reset();
   LoadStreamDevice device;
-  tier_ = DeviceTier::create(device, config_, DType::f32, 64, 8, memory_, *pool_).value();
+  tier_ = DeviceTier::create({{&device, &memory_}}, config_, DType::f32, 64, 8, *pool_).value();
   device.loads->run("a copy", [] { throw std::runtime_error("lost"); });
   ASSERT_EQ(tier_->start(lease(0)), DeviceTier::Start::on_its_way);
-  tier_->enter(*lease(0));
-  tier_->room().keep(*lease(0));
+  tier_->holds().enter(*lease(0));
+  tier_->holds().keep(*lease(0));
   while (!device.loads->failed()) std::this_thread::yield();
   EXPECT_FALSE(tier_->poll().ok());
   EXPECT_EQ(lease(0)->residency(), Residency::host);
-  EXPECT_FALSE(tier_->room().is_kept(*lease(0)));
+  EXPECT_FALSE(tier_->holds().is_kept(*lease(0)));
   EXPECT_EQ(tier_->counts().loads, 0U);
   EXPECT_EQ(pool_->num_free(), pool_->shape().num_pages);
-  tier_->leave(*lease(0));  // its last user ends
+  tier_->holds().leave(*lease(0));  // its last user ends
   load(0);
   EXPECT_EQ(lease(0)->residency(), Residency::resident);
   tier_.reset();  // destroyed before its device
@@ -163,13 +164,16 @@ class ReadyWords : public DeviceTierTest {
     signals_.words = LoadSignals::Words::layers;
     signals_.clock = &clock_;
     tier_.reset();
-    tier_ =
-        DeviceTier::create(*device_, config_, DType::f32, 64, 8, memory_, *pool_, signals_).value();
+    tier_ = DeviceTier::create({{device_.get(), &memory_}}, config_, DType::f32, 64, 8, *pool_,
+                               signals_)
+                .value();
   }
   // Returns the words of A and B for both layers, then those of the whole.
   std::vector<std::uint32_t> words(SlotId slot) {
     std::vector<std::uint32_t> values(6);
-    compute_->copy_to_host(values.data(), tier_->loads().ready_words() + slot.value() * 6, 6 * 4);
+    compute_->copy_to_host(values.data(),
+                           tier_->loads().first().stream().slots().ready_words() + slot.value() * 6,
+                           6 * 4);
     EXPECT_TRUE(compute_->synchronize().ok());
     return values;
   }
@@ -177,7 +181,7 @@ class ReadyWords : public DeviceTierTest {
     const AdapterLease adapter = lease(i);
     std::vector<std::byte> bytes(adapter->bytes());
     // Found through the tables, as a kernel does.
-    const AdapterTable table = tier_->table();
+    const AdapterTable table = tier_->lane(0).table();
     const std::int32_t slot = tier_->slot(*adapter).slot.value();
     const std::uint64_t chunk = std::uint64_t{1} << table.pages.shift;
     for (std::uint64_t at = 0; at < bytes.size(); at += chunk) {
@@ -217,8 +221,8 @@ TEST_F(ReadyWords, ArriveInTheOrderOfThePieces) {
     ASSERT_EQ(turn.reserve(lease(1)), DeviceTier::Start::on_its_way);
     turn.enqueue(order);
   }
-  const auto first = tier_->loads().arriving(*lease(0));
-  const auto second = tier_->loads().arriving(*lease(1));
+  const auto first = tier_->loads().first().in_flight().arriving(*lease(0));
+  const auto second = tier_->loads().first().in_flight().arriving(*lease(1));
   ASSERT_TRUE(first && second);
   EXPECT_NE(first->generation, second->generation);
   EXPECT_EQ(first->b_parts[0], nullptr);
@@ -230,7 +234,7 @@ TEST_F(ReadyWords, ArriveInTheOrderOfThePieces) {
   EXPECT_LT(first->arrivals[0].a, second->arrivals[1].a);
   end.set_value();
   ASSERT_TRUE(tier_->finish_loads().ok());
-  EXPECT_FALSE(tier_->loads().arriving(*lease(1)).has_value());
+  EXPECT_FALSE(tier_->loads().first().in_flight().arriving(*lease(1)).has_value());
   tier_->lane(0).step_begins(*compute_);  // writes the tables
   for (const int i : {0, 1}) {
     EXPECT_EQ(words(tier_->slot(*lease(i)).slot), std::vector<std::uint32_t>(6, 2U + unsigned(i)));
@@ -244,7 +248,8 @@ TEST_F(ReadyWords, OfAWholeLoadAreItsLastRowAlone) {
   signals_.words = LoadSignals::Words::whole;
   tier_.reset();
   tier_ =
-      DeviceTier::create(*device_, config_, DType::f32, 64, 8, memory_, *pool_, signals_).value();
+      DeviceTier::create({{device_.get(), &memory_}}, config_, DType::f32, 64, 8, *pool_, signals_)
+          .value();
   load(0);
   EXPECT_EQ(words(tier_->slot(*lease(0)).slot), (std::vector<std::uint32_t>{0, 0, 0, 0, 1, 1}));
 }

@@ -72,7 +72,7 @@ class Simulation {
     for (const auto& [sequence, num_tokens] : plan) {
       auto& begun = sequence->context().first_scheduled;
       if (!begun) begun = clock.now();
-      if (!sequence->has_begun()) sequence->begin();
+      if (!sequence->life.has_begun()) sequence->life.begin();
     }
     clock.advance(step_time);
     for (const auto& [sequence, num_tokens] : plan) play(*sequence, num_tokens);
@@ -103,24 +103,24 @@ class Simulation {
  private:
   void play(Sequence& sequence, std::int32_t num_tokens) {
     std::int64_t scored = 0;
-    if (sequence.wants_prompt_logprobs()) {
+    if (sequence.prompt_logprobs.are_wanted()) {
       const std::int64_t end =
-          std::min(sequence.computed() + num_tokens, sequence.prompt_len() - 1);
+          std::min(sequence.computed() + num_tokens, sequence.tokens.prompt_len() - 1);
       scored = std::max<std::int64_t>(
-          end - std::max(sequence.computed(), sequence.prompt_logprobs_asked()), 0);
+          end - std::max(sequence.computed(), sequence.prompt_logprobs.asked()), 0);
     }
     sequence.enter_step(num_tokens, static_cast<std::int32_t>(scored), 0);
     sequence.leave_step();
-    if (sequence.pending() == 0) return;
-    sequence.learn(sequence.known_len(), 6);
+    if (sequence.tokens.pending() == 0) return;
+    sequence.tokens.learn(sequence.tokens.known_len(), 6);
     RequestContext& context = sequence.context();
     if (!context.first_token) {
       context.first_token = clock.now();
       first_tokens_.push_back(seconds_between(context.submitted, clock.now()));
       scheduler_.line().saw_prefill(seconds_between(*context.first_scheduled, clock.now()),
-                                    sequence.prompt_len());
+                                    sequence.tokens.prompt_len());
     }
-    if (sequence.output_len() < sequence.context().request.max_tokens) return;
+    if (sequence.tokens.output_len() < sequence.context().request.max_tokens) return;
     finished_.push_back(sequence.arrival);
     (void)scheduler_.remove(&sequence);
   }
@@ -196,7 +196,7 @@ TEST(ContinuousBatcher, ComputesASequenceAgainOnceItOutgrowsItsRotaryEmbedding) 
   EXPECT_EQ(sequence->pages.rotary_length(), 0);
   EXPECT_EQ(other->pages.rotary_length(), 9);
   EXPECT_EQ(simulation.step()[0].num_tokens, 1);
-  ASSERT_EQ(sequence->num_tokens(), 9);
+  ASSERT_EQ(sequence->tokens.size(), 9);
   const auto plan = simulation.step();
   ASSERT_EQ(plan.size(), 2U);
   EXPECT_EQ(plan[0].num_tokens, 1) << "the other one goes on";
@@ -209,11 +209,11 @@ TEST(ContinuousBatcher, ComputesASequenceAgainOnceItOutgrowsItsRotaryEmbedding) 
 TEST(ContinuousBatcher, ScoresThePromptOnceThoughThePreemptedSequenceIsComputedAgain) {
   Simulation simulation(limits(4, 100), 64, 4);
   Sequence* sequence = simulation.add(20, 100, 0, true);
-  EXPECT_TRUE(sequence->wants_prompt_logprobs());
+  EXPECT_TRUE(sequence->prompt_logprobs.are_wanted());
   simulation.step();
-  ASSERT_EQ(sequence->output_len(), 1);
+  ASSERT_EQ(sequence->tokens.output_len(), 1);
   sequence->pages.free();
-  EXPECT_FALSE(sequence->wants_prompt_logprobs());
+  EXPECT_FALSE(sequence->prompt_logprobs.are_wanted());
 }
 
 TEST(ContinuousBatcher, ASequenceHoldsTheWindowAndTheRowsOfAStepInWindowedLayers) {
@@ -225,7 +225,7 @@ TEST(ContinuousBatcher, ASequenceHoldsTheWindowAndTheRowsOfAStepInWindowedLayers
   bool has_given_back = false;
   while (!simulation.step().empty() && simulation.finished().empty()) {
     const BlockTable& table = sequence->pages.table();
-    EXPECT_LE(table.num_held(), shape.pages_for(sequence->num_tokens()));
+    EXPECT_LE(table.num_held(), shape.pages_for(sequence->tokens.size()));
     const auto pages = static_cast<std::int64_t>(table.num_pages());
     EXPECT_GE(table.num_held(), pages + 2 * std::min<std::int64_t>(pages, 16 / 4));
     has_given_back = has_given_back || !table.holds_all(0);

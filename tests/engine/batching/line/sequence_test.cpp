@@ -56,9 +56,9 @@ class SequenceTest : public ::testing::Test {
   }
   std::unique_ptr<Sequence> make_running() {
     auto sequence = make();
-    sequence->enter_line();
-    sequence->admit();
-    sequence->begin();
+    sequence->life.enter_line();
+    sequence->life.admit();
+    sequence->life.begin();
     return sequence;
   }
 
@@ -68,20 +68,20 @@ class SequenceTest : public ::testing::Test {
 
 TEST_F(SequenceTest, RemembersThroughAPreemptionThatItHasBegun) {
   auto sequence = make();
-  sequence->enter_line();
-  sequence->admit();
-  EXPECT_TRUE(sequence->is_in_batch());
-  EXPECT_FALSE(sequence->has_begun());
-  sequence->send_back();
-  EXPECT_EQ(sequence->state(), waiting) << "no step has had rows of it";
-  sequence->admit();
-  sequence->begin();
-  sequence->send_back();
-  EXPECT_EQ(sequence->state(), preempted);
-  EXPECT_FALSE(sequence->is_in_batch());
-  EXPECT_TRUE(sequence->has_begun());
-  sequence->admit();
-  EXPECT_EQ(sequence->state(), running);
+  sequence->life.enter_line();
+  sequence->life.admit();
+  EXPECT_TRUE(sequence->life.is_in_batch());
+  EXPECT_FALSE(sequence->life.has_begun());
+  sequence->life.send_back();
+  EXPECT_EQ(sequence->life.state(), waiting) << "no step has had rows of it";
+  sequence->life.admit();
+  sequence->life.begin();
+  sequence->life.send_back();
+  EXPECT_EQ(sequence->life.state(), preempted);
+  EXPECT_FALSE(sequence->life.is_in_batch());
+  EXPECT_TRUE(sequence->life.has_begun());
+  sequence->life.admit();
+  EXPECT_EQ(sequence->life.state(), running);
 }
 
 TEST_F(SequenceTest, GivesItsReaderAnEndIfNobodyElseHas) {
@@ -91,7 +91,7 @@ TEST_F(SequenceTest, GivesItsReaderAnEndIfNobodyElseHas) {
 
 TEST_F(SequenceTest, LeavesTheEndToWhoeverHasEndedIt) {
   auto sequence = make_running();
-  sequence->end();
+  sequence->life.end();
   sequence.reset();
   EXPECT_FALSE(context_->state->next({}).has_value());
 }
@@ -100,13 +100,13 @@ TEST_F(SequenceTest, HoldsPlacesForTokensInFlightUntilTheyAreLearnt) {
   auto sequence = make_running();
   sequence->enter_step(3, 0, 0);
   EXPECT_EQ(sequence->left_to_compute(), 1);
-  EXPECT_EQ(sequence->pending(), 0) << "the prompt's last token is still to come";
+  EXPECT_EQ(sequence->tokens.pending(), 0) << "the prompt's last token is still to come";
   sequence->enter_step(1, 0, 5);
   sequence->enter_step(1, 0, 2);
-  EXPECT_THAT(sequence->tokens(), ElementsAre(1, 2, 3, 4, -6, -3));
-  EXPECT_EQ(sequence->known_len(), 4);
-  sequence->learn(4, 70);
-  EXPECT_THAT(sequence->known_tokens(9), ElementsAre(1, 2, 3, 4, 70));
+  EXPECT_THAT(sequence->tokens.all(), ElementsAre(1, 2, 3, 4, -6, -3));
+  EXPECT_EQ(sequence->tokens.known_len(), 4);
+  sequence->tokens.learn(4, 70);
+  EXPECT_THAT(sequence->tokens.known(9), ElementsAre(1, 2, 3, 4, 70));
   for (int i = 0; i < 3; ++i) sequence->leave_step();
   EXPECT_FALSE(sequence->is_in_flight());
 }
@@ -114,12 +114,12 @@ TEST_F(SequenceTest, HoldsPlacesForTokensInFlightUntilTheyAreLearnt) {
 TEST_F(SequenceTest, DropsWhatIsInFlightWhenItIsReplayed) {
   auto sequence = make_running();
   sequence->enter_step(4, 0, 0);
-  sequence->hold({{}, 4, {}});
-  sequence->find_ending({4, FinishReason::stop, {}});
+  sequence->results.hold({{}, 4, {}});
+  sequence->results.find_ending({4, FinishReason::stop, {}});
   sequence->replay();
-  EXPECT_THAT(sequence->tokens(), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(sequence->tokens.all(), ElementsAre(1, 2, 3, 4));
   EXPECT_FALSE(sequence->is_paused());
-  EXPECT_EQ(sequence->ending().at, -1);
+  EXPECT_EQ(sequence->results.ending().at, -1);
   EXPECT_TRUE(sequence->is_stale(0));
   EXPECT_FALSE(sequence->is_stale(1));
   EXPECT_TRUE(sequence->is_in_flight()) << "the step itself goes on";
@@ -129,24 +129,24 @@ using SequenceDeathTest = SequenceTest;
 
 TEST_F(SequenceDeathTest, AbortsOnWhatCannotHappen) {
   auto sequence = make();
-  EXPECT_DEATH(sequence->admit(), "sequence 7: admit while it is arriving");
-  EXPECT_DEATH(sequence->end(), "end while it is arriving");
-  sequence->enter_line();
-  EXPECT_DEATH(sequence->begin(), "begin while it is waiting");
-  EXPECT_DEATH(sequence->send_back(), "send_back while it is waiting");
-  sequence->admit();
-  sequence->begin();
-  EXPECT_DEATH(sequence->admit(), "admit while it is running");
-  EXPECT_DEATH(sequence->begin(), "begin while it is running");
-  sequence->end();
-  EXPECT_DEATH(sequence->end(), "end while it is ended");
-  EXPECT_DEATH(sequence->send_back(), "send_back while it is ended");
+  EXPECT_DEATH(sequence->life.admit(), "sequence 7: admit while it is arriving");
+  EXPECT_DEATH(sequence->life.end(), "end while it is arriving");
+  sequence->life.enter_line();
+  EXPECT_DEATH(sequence->life.begin(), "begin while it is waiting");
+  EXPECT_DEATH(sequence->life.send_back(), "send_back while it is waiting");
+  sequence->life.admit();
+  sequence->life.begin();
+  EXPECT_DEATH(sequence->life.admit(), "admit while it is running");
+  EXPECT_DEATH(sequence->life.begin(), "begin while it is running");
+  sequence->life.end();
+  EXPECT_DEATH(sequence->life.end(), "end while it is ended");
+  EXPECT_DEATH(sequence->life.send_back(), "send_back while it is ended");
 }
 
 TEST_F(SequenceDeathTest, AbortsOnATokenOutOfTurn) {
   auto sequence = make_running();
   sequence->enter_step(4, 0, 0);
-  EXPECT_DEATH(sequence->learn(5, 70), "token 5 after 4");
+  EXPECT_DEATH(sequence->tokens.learn(5, 70), "token 5 after 4");
 }
 
 }  // namespace

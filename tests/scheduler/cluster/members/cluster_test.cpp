@@ -118,13 +118,13 @@ TEST_F(ClusterTest, TellsWhereAnAdapterIsOnTheDeviceAndPinned) {
       .name = "x", .rank = 16, .bytes = 9, .tier = AdapterTier::resident, .pinned = true};
   ASSERT_TRUE(report(0, report_of("a", {{.name = "x", .rank = 16, .bytes = 9}})));
   ASSERT_TRUE(report(1, report_of("b", {resident})));
-  const std::vector<Cluster::AdapterPlaces> places = cluster_.adapter_places();
+  const std::vector<AdapterPlaces> places = cluster_.models().places();
   ASSERT_EQ(places.size(), 1U);
   EXPECT_EQ(places[0].engines, 2);
   EXPECT_EQ(places[0].resident, std::vector<EngineIndex>{EngineIndex(1)});
   EXPECT_EQ(places[0].pinned, std::vector<EngineIndex>{EngineIndex(1)});
   ASSERT_TRUE(report(1, report_of("b", {{.name = "x", .rank = 16, .bytes = 9}}), false));
-  EXPECT_TRUE(cluster_.adapter_places()[0].pinned.empty());
+  EXPECT_TRUE(cluster_.models().places()[0].pinned.empty());
 }
 
 TEST_F(ClusterTest, GivesADoubtedEngineNothingUntilItsNextReport) {

@@ -144,10 +144,9 @@ TEST_F(ConsolidatorTest, CountsAColdStartAndAvoidsIt) {
   say(1, 1, at(AdapterTier::resident));
   options_.max_pause_s = 0.3;
   Consolidator strict(options_);
-  EXPECT_FALSE(
-      cluster_.move_cost(stream_.wanted, EngineIndex(2), cluster_.view(EngineIndex(2)), now_));
-  const auto cost =
-      cluster_.move_cost(stream_.wanted, EngineIndex(0), cluster_.view(EngineIndex(0)), now_);
+  const EngineSearch search(cluster_, stream_.wanted);
+  EXPECT_FALSE(search.move_cost(EngineIndex(2), cluster_.view(EngineIndex(2)), now_));
+  const auto cost = search.move_cost(EngineIndex(0), cluster_.view(EngineIndex(0)), now_);
   ASSERT_TRUE(cost);
   EXPECT_TRUE(cost->cold);
   EXPECT_GT(cost->pause_s, 0.5);

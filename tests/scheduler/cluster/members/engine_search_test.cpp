@@ -1,11 +1,12 @@
 // A stream continues with the weights that it began with, or not at all.
+#include "scheduler/cluster/members/engine_search.h"
+
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "scheduler/cluster/members/cluster.h"
 
 namespace tandem {
 namespace {
@@ -35,6 +36,10 @@ class ClusterWeights : public ::testing::Test {
     one.avoid = EngineIndex(avoid);
     return one;
   }
+  // To engine 1, which `as` describes.
+  std::optional<MoveCost> move_cost(const Wanted& stream, const EngineView& as) const {
+    return EngineSearch(cluster_, stream).move_cost(EngineIndex(1), as, now_);
+  }
   Choice choose(const std::string& model, const WeightsIdentity& weights, int avoid = -1) {
     return cluster_.choose(wanted(model, weights, avoid), now_);
   }
@@ -53,8 +58,8 @@ TEST_F(ClusterWeights, AreHadByTheEngineWithThatContentOfTheName) {
   EXPECT_EQ(choose("base", {"b2", ""}).kind, Choice::Kind::changed);
   EXPECT_EQ(choose("base", {"b1", ""}).kind, Choice::Kind::engine);
   const EngineView& other = cluster_.view(EngineIndex(1));
-  EXPECT_FALSE(cluster_.move_cost(wanted("x", {"b1", "d1"}), EngineIndex(1), other, now_));
-  EXPECT_TRUE(cluster_.move_cost(wanted("x", {"b1", "d2"}), EngineIndex(1), other, now_));
+  EXPECT_FALSE(move_cost(wanted("x", {"b1", "d1"}), other));
+  EXPECT_TRUE(move_cost(wanted("x", {"b1", "d2"}), other));
 }
 
 TEST_F(ClusterWeights, MayComeBackWithAnEngineThatWasSetAside) {
@@ -62,7 +67,7 @@ TEST_F(ClusterWeights, MayComeBackWithAnEngineThatWasSetAside) {
   report(1, "b1", "d2");
   cluster_.set_aside(EngineIndex(0), "it is silent");
   EXPECT_EQ(choose("x", {"b1", "d1"}).kind, Choice::Kind::nobody);
-  EXPECT_TRUE(cluster_.has_others_only(wanted("x", {"b1", "d1"})));
+  EXPECT_TRUE(EngineSearch(cluster_, wanted("x", {"b1", "d1"})).has_others_only());
   report(0, "b1", "d2");  // restarted with the other content
   EXPECT_EQ(choose("x", {"b1", "d1"}).kind, Choice::Kind::changed);
 }
