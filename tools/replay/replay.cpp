@@ -43,7 +43,7 @@ Result<int> replay(const std::string& file, EngineSettings settings) {
   settings.load_format = source.load_format;
   settings.seed = source.seed;
   TANDEM_ASSIGN(const ModelSpec spec, find_model_spec(settings.model));
-  TANDEM_ASSIGN(const std::unique_ptr<WeightSource> weights, open_weights(settings));
+  TANDEM_ASSIGN(const std::unique_ptr<WeightSource> weights, open_weights(settings, spec));
   TANDEM_ASSIGN(const std::unique_ptr<Device> device, make_device(settings));
   const SteadyClock clock;
   TANDEM_ASSIGN(const ReplayOutcome outcome, replay_recording(

@@ -327,9 +327,11 @@ Result<ModelSpec> find_model_spec(const std::string& model) {
       model, fmt::join(model_preset_names(), ", "));
 }
 
-Result<std::unique_ptr<WeightSource>> open_weights(const EngineSettings& settings) {
+Result<std::unique_ptr<WeightSource>> open_weights(const EngineSettings& settings,
+                                                   const ModelSpec& spec) {
   if (settings.load_format == "dummy") {
-    return make_dummy_weights(static_cast<std::uint64_t>(settings.seed));
+    return make_dummy_weights(static_cast<std::uint64_t>(settings.seed),
+                              spec.norm_adds_one ? 0 : 1);
   }
   if (model_preset(settings.model) && !fs::is_directory(settings.model)) {
     return invalid(
@@ -418,7 +420,7 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
   }));
   options.recording = {settings.record_steps,
                        {settings.model, settings.load_format, settings.seed}};
-  TANDEM_ASSIGN(const std::unique_ptr<WeightSource> weights, open_weights(settings));
+  TANDEM_ASSIGN(const std::unique_ptr<WeightSource> weights, open_weights(settings, setup->spec));
   if (const std::uint64_t packed = weights->packed_bytes(); packed > 0) {
     log::info(
         "{} of quantised weights are converted to {}: all weights take {}",

@@ -61,7 +61,8 @@ Result<std::unique_ptr<Device>> make_device(const EngineSettings& settings);
 // Makes `tensor_parallel` devices.
 Result<std::vector<std::unique_ptr<Device>>> make_devices(const EngineSettings& settings);
 bool is_for_gpu(const EngineSettings& settings);  // false if that cannot be found out
-Result<std::unique_ptr<WeightSource>> open_weights(const EngineSettings& settings);
+Result<std::unique_ptr<WeightSource>> open_weights(const EngineSettings& settings,
+                                                   const ModelSpec& spec);
 // Reads DIR/config.json, or returns a preset's shape if `model` names one.
 Result<ModelSpec> find_model_spec(const std::string& model);
 Result<DType> choose_dtype(const EngineSettings& settings, const ModelSpec& spec, bool on_gpu);

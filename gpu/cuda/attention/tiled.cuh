@@ -22,6 +22,7 @@
 #include "gpu/cuda/base/cuda_status.h"
 #include "gpu/cuda/base/launch.h"
 #include "gpu/cuda/base/memory_order.cuh"
+#include "gpu/cuda/elementwise/activation.cuh"
 
 namespace tandem::cuda {
 
@@ -111,10 +112,11 @@ class TiledWarp {
     if constexpr (kBounded) {
       if (args_.softcap != 0) {
         scale = args_.softcap * kLog2E;
+        const float in = __fdividef(args_.scale, args_.softcap);
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
 #pragma unroll
-          for (int j = 0; j < 4; ++j) s[i][j] = tanhf(s[i][j] * args_.scale / args_.softcap);
+          for (int j = 0; j < 4; ++j) s[i][j] = fast_tanh(s[i][j] * in);
         }
       }
     }
