@@ -24,7 +24,7 @@ namespace {
 std::int32_t max_page_ids(const EngineOptions& options) {
   const std::int64_t longest =
       (options.max_model_len + options.page_tokens - 1) / options.page_tokens;
-  const std::int64_t room = std::max<std::int64_t>(options.num_pages, 1 << 20);
+  const std::int64_t room = std::max<std::int64_t>({longest, options.num_pages, 1 << 20});
   return static_cast<std::int32_t>(std::min(longest * options.max_num_seqs, room));
 }
 

@@ -1,6 +1,7 @@
 // The size of the page pool in pages, and how many pages sequences take.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "engine/memory/free_pages.h"
@@ -23,9 +24,10 @@ struct PoolShape {
   }
   // The most pages that a sequence holds on the way to this length.
   std::int32_t pages_for(std::int64_t tokens) const {
-    const std::int32_t all = table_pages(tokens);
-    const std::int32_t seen = table_pages(groups.window + groups.step_rows) + 1;
-    return groups.whole * all + groups.windowed * std::min(all, seen);
+    const std::int64_t all = table_pages(tokens);
+    const std::int64_t seen = table_pages(groups.window + groups.step_rows) + 1;
+    const std::int64_t pages = groups.whole * all + groups.windowed * std::min(all, seen);
+    return static_cast<std::int32_t>(std::min<std::int64_t>(pages, INT32_MAX / 4));
   }
   // The longest sequence for which `pages` pages are enough.
   std::int64_t longest_with(std::int64_t pages) const;

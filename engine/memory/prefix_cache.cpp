@@ -38,7 +38,8 @@ void PrefixCache::Position::clear() {
 
 void PrefixCache::Position::give_back_before(std::size_t index) {
   const std::int32_t before = given_back_;
-  given_back_ = std::max(given_back_, static_cast<std::int32_t>(index));
+  if (static_cast<std::int32_t>(index) <= before) return;
+  given_back_ = static_cast<std::int32_t>(index);
   Node* node = node_;
   for (std::int32_t at = depth_; at-- > before; node = node->parent) {
     if (at < given_back_) cache_->leave_windowed(*node);
@@ -48,7 +49,7 @@ void PrefixCache::Position::give_back_before(std::size_t index) {
 void PrefixCache::Position::take_back() {
   std::int32_t index = depth_;
   for (Node* node = node_; node != nullptr && node->parent != nullptr; node = node->parent) {
-    // Twice, as clear() counts an end here.
+    // One use is that which enter() counted, the other the end that clear() is about to count.
     if (--index >= given_back_) node->windowed_uses -= 2;
     --node->uses;
     node->worth = cache_->worth_now(*node);  // no node of the path is in the idle set
@@ -161,7 +162,8 @@ void PrefixCache::share(Node& node, std::size_t index, BlockTable& table) {
 }
 
 void PrefixCache::drop_idle() {
-  while (!idle_.empty()) reclaim_least();
+  for (auto& [hash, node] : nodes_) drop_windowed(*node);
+  while (!idle_.empty()) drop(*idle_.begin()->second);
 }
 
 std::optional<Worth> PrefixCache::least() const {
@@ -268,6 +270,8 @@ void PrefixCache::settle(Node& node) {
   if (node.parent != nullptr) {
     node.idle.value() = {node.worth, &node};
     idle_.insert(std::move(node.idle));
+    // Where every layer has a window, the node holds nothing now.
+    if (pool_->shape().groups.whole == 0 && !node.has_windowed) drop(node);
   } else {
     roots_.erase(roots_.find(node.digest));
   }
@@ -292,7 +296,9 @@ void PrefixCache::leave_windowed(Node& node) {
 
 void PrefixCache::drop_windowed(Node& node) {
   if (!node.has_windowed) return;
-  node.windowed_idle = windowed_idle_.extract({node.windowed_worth, &node});
+  if (node.windowed_users == 0) {
+    node.windowed_idle = windowed_idle_.extract({node.windowed_worth, &node});
+  }
   node.has_windowed = false;
   const KvGroups& groups = pool_->shape().groups;
   for (std::int32_t group = groups.whole; group < groups.count(); ++group) {

@@ -8,8 +8,8 @@
 // names is shared.
 //
 // A page belongs to the pool; the cache holds one reference to it, and every block table that
-// shares it another. Nodes on the path of a Position are kept. Other nodes are returned on the
-// pool's request, the lowest worth first, children before their parents.
+// shares it another. Nodes on the path of a Position are kept, if not all of their pages. Other
+// nodes are returned on the pool's request, the lowest worth first, children before their parents.
 //
 // A node has a page for each group of layers (KvGroups). Those of windowed groups may be returned
 // before the node: a sequence that goes on after a prefix needs them for the prefix's last window
@@ -60,6 +60,7 @@ class PrefixCache final : public Reclaimable {
     void take_back();  // like clear(), but also undoes the uses that it counted
     // The sequence gives back the pages of windowed groups before page `index`.
     void give_back_before(std::size_t index);
+    bool is_entered() const { return node_ != nullptr; }
     std::int32_t num_pages() const { return depth_; }  // from the start of the sequence
 
    private:
@@ -88,10 +89,10 @@ class PrefixCache final : public Reclaimable {
   void extend(Position& position, std::span<const TokenId> tokens, std::int64_t settled,
               BlockTable& table);
 
-  // Drops all nodes that no Position keeps.
+  // Drops all nodes that no Position keeps, and the windowed pages of the others.
   void drop_idle();
 
-  std::size_t num_pages() const { return nodes_.size(); }  // of each group
+  std::size_t num_pages() const { return nodes_.size(); }  // of a sequence, whatever its groups
 
   std::optional<Worth> least() const override;
   void reclaim_least() override;

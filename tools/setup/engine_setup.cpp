@@ -366,6 +366,10 @@ Result<EngineOptions> choose_engine_options(const EngineSettings& settings, cons
           length, pool.pages_for(length), pool.num_pages);
     }
     length = pool.longest_with(pool.num_pages);
+    if (length == 0) {
+      return invalid("pool_gb: {} pages are fewer than the model's {} groups of layers; raise it",
+                     pool.num_pages, pool.groups.count());
+    }
     log::warning("context cut to {} tokens, which is what the page pool holds", length);
   }
   EngineOptions options = settings.options;

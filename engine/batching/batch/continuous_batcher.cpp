@@ -40,6 +40,7 @@ const std::vector<ScheduledSequence>& ContinuousBatcher::plan() {
   admission_.plan_begins();
   set_aside();
   count_paused();
+  offer_before_windows_pass();
   plan_running(/*decoding=*/true);
   plan_running(/*decoding=*/false);
   // No sequence is preempted from here on, so the planned rows will be computed.
@@ -63,6 +64,13 @@ void ContinuousBatcher::set_aside() {
     if (sequence.is_paused()) continue;
     if (sequence.stands_aside() || admission_.is_outgrown(sequence)) batch_.send_back(sequence);
   }
+}
+
+// Pages that another sequence has offered, too, can be offered only after the step that computes
+// them. Planning the next one gives back those that no row sees any more.
+void ContinuousBatcher::offer_before_windows_pass() {
+  if (pool_->shape().groups.windowed == 0) return;
+  for (const auto& each : running()) prefixes_.offer(*each, each->computed());
 }
 
 void ContinuousBatcher::count_paused() {

@@ -89,6 +89,7 @@ class ContinuousBatcher {
 
  private:
   void set_aside();
+  void offer_before_windows_pass();
   void count_paused();
   void plan_running(bool decoding);
   void admit();

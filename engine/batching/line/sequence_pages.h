@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -25,7 +26,8 @@ class SequencePages {
 
   // Makes room for `tokens` tokens in total. All or nothing: false if there are too few pages.
   // Windowed layers first give back the pages that no row sees which is not enqueued yet; a step
-  // under way may still read them (PagePool).
+  // under way may still read them (PagePool). Pages that are not offered yet are kept, so that the
+  // prefix cache gets them, too.
   [[nodiscard]] bool reserve(std::int64_t tokens) {
     if (groups_->windowed > 0) give_back_unseen();
     return table_.reserve(tokens);
@@ -61,8 +63,9 @@ class SequencePages {
 
  private:
   void give_back_unseen() {
-    const auto index =
-        static_cast<std::size_t>(groups_->first_seen(computed_) / table_.page_tokens());
+    std::int64_t pages = groups_->first_seen(computed_) / table_.page_tokens();
+    if (prefix_.is_entered()) pages = std::min<std::int64_t>(pages, prefix_.num_pages());
+    const auto index = static_cast<std::size_t>(pages);
     prefix_.give_back_before(index);
     table_.give_back_before(index);
   }

@@ -134,11 +134,10 @@ std::int32_t StepBatch::add_sequence(std::span<const std::int32_t> tokens, std::
     lengths_.push_back(static_cast<std::int32_t>(std::max(position + 1, rotary_length)));
   }
   ids_.insert(ids_.end(), tokens.begin(), tokens.end());
-  // Sequences that share a later page share the first one, too (PrefixCache), in every group.
   const std::int64_t filled = start / page_tokens;
   if ((filled + 1) * page_tokens <= end) {
     filled_.push_back({num_sequences(), static_cast<std::int32_t>(filled),
-                       pages[static_cast<std::size_t>(filled)]});
+                       static_cast<std::int32_t>(end / page_tokens)});
   }
   sequences_.push_back(
       {first, count, static_cast<std::int32_t>(end), first_page, static_cast<std::int32_t>(start)});
@@ -355,16 +354,24 @@ void StepBatch::fill_up() {
 }
 
 // A sequence may share pages with one that fills them in this same step (PrefixCache). Keys contain
-// their position, so a page has the same index in all tables; and only whole pages are shared.
+// their position, so a page has the same index in all tables; and only whole pages are shared, from
+// the first one on that the sharing sequence's window has.
 void StepBatch::settle_keys() {
-  for (const FilledPage& page : filled_) {
+  const std::vector<std::int32_t>& ids = page_ids_.front();
+  for (const FilledPages& filled : filled_) {
+    const std::int32_t first = filled.begin * page_tokens_;
+    const std::int32_t pages = sequences_[static_cast<std::size_t>(filled.sequence)].pages;
     for (std::int32_t s = 0; s < num_sequences(); ++s) {
       AttentionSequence& sequence = sequences_[static_cast<std::size_t>(s)];
-      const std::int32_t first = page.index * page_tokens_;
-      if (s == page.sequence || sequence.settled <= first) continue;
-      const std::int32_t at = sequence.pages + page.index;
-      if (page_ids_.front()[static_cast<std::size_t>(at)] == page.page.value()) {
+      if (s == filled.sequence || sequence.settled <= first) continue;
+      const std::int32_t end = std::min(filled.end, sequence.settled / page_tokens_);
+      for (std::int32_t index = filled.begin; index < end; ++index) {
+        if (ids[static_cast<std::size_t>(sequence.pages + index)] !=
+            ids[static_cast<std::size_t>(pages + index)]) {
+          continue;
+        }
         sequence.settled = first;
+        break;
       }
     }
   }

@@ -181,11 +181,10 @@ class StepBatch {
     std::int32_t num_rows;
   };
 
-  // The first page of a sequence whose last key is written by this step.
-  struct FilledPage {
+  // The pages of a sequence whose last keys are written by this step.
+  struct FilledPages {
     std::int32_t sequence;
-    std::int32_t index;  // in the sequence's table
-    PageId page;
+    std::int32_t begin, end;  // indices in the sequence's table
   };
 
   StepLimits limits_;
@@ -193,7 +192,7 @@ class StepBatch {
       sampled_lora_rows_;
   std::vector<std::vector<std::int32_t>> slots_, page_ids_;  // by group
   std::vector<AttentionSequence> sequences_;
-  std::vector<FilledPage> filled_;
+  std::vector<FilledPages> filled_;
   std::int32_t page_tokens_ = 0;
   std::vector<LoraSegment> segments_, sampled_segments_;
   std::vector<SampleRow> samples_;
