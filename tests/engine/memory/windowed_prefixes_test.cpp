@@ -26,24 +26,32 @@ Tokens joined(Tokens tokens, const Tokens& more) {
   return tokens;
 }
 
-// A sequence as SequencePages treats it: it computes a page at a time and gives back what no later
-// row sees.
+// A sequence as the batcher treats it: before a step of up to `rows` tokens it offers what it has
+// computed and gives back what no later row sees; when the step is planned it offers its results.
 struct Reader {
-  Reader(PagePool& pool, PrefixCache& cache, const Tokens& all) : tokens(all), table(pool) {
+  Reader(PagePool& pool, PrefixCache& cache, const Tokens& all, std::size_t rows = kPageTokens)
+      : tokens(all), table(pool) {
     cached = cache.enter(position, "", tokens, table);
-    for (auto computed = static_cast<std::size_t>(cached); computed < tokens.size();) {
+    for (auto computed = static_cast<std::size_t>(cached);;) {
+      offer(cache, computed, computed);
       give_back(pool, computed);
-      computed = std::min(computed + kPageTokens, tokens.size());
+      if (computed == tokens.size()) return;
+      const std::size_t settled = computed;
+      computed = std::min(computed + rows, tokens.size());
       EXPECT_TRUE(table.reserve(static_cast<std::int64_t>(computed)));
-      cache.extend(position, std::span(tokens).first(computed), static_cast<std::int64_t>(computed),
-                   table);
+      offer(cache, computed, settled);
     }
-    give_back(pool, tokens.size());
+  }
+  void offer(PrefixCache& cache, std::size_t computed, std::size_t settled) {
+    cache.extend(position, std::span(tokens).first(computed), static_cast<std::int64_t>(settled),
+                 table);
   }
   void give_back(const PagePool& pool, std::size_t computed) {
-    const std::int64_t seen = pool.shape().groups.first_seen(static_cast<std::int64_t>(computed));
-    position.give_back_before(static_cast<std::size_t>(seen / kPageTokens));
-    table.give_back_before(static_cast<std::size_t>(seen / kPageTokens));
+    const std::int64_t seen =
+        pool.shape().groups.first_seen(static_cast<std::int64_t>(computed)) / kPageTokens;
+    const auto index = static_cast<std::size_t>(std::min<std::int64_t>(seen, position.num_pages()));
+    position.give_back_before(index);
+    table.give_back_before(index);
   }
   void leave() {
     table.clear();
@@ -97,7 +105,7 @@ TEST_F(WindowedPrefixes, AreWholeAgainWhereTheirPagesWereComputedAgain) {
   pool_.set_costs({.kv_page = 1, .adapter_byte = 0});
   read(counted(10, 20)).leave();
   ASSERT_TRUE(pool_.make_room(64 - 20 + 8));
-  Reader again = read(counted(10, 13));
+  Reader again(pool_, cache_, counted(10, 13), 7);  // steps of more rows than the window
   EXPECT_EQ(again.cached, 0);
   again.leave();
   EXPECT_EQ(cached_of(counted(10, 13)), 12);
@@ -122,6 +130,16 @@ TEST_F(WindowedPrefixes, KeepThePlaceBehindWhichSequencesWentDifferentWays) {
   EXPECT_EQ(cached_of(joined(system, counted(100, 12))), 24);
 }
 
+TEST_F(WindowedPrefixes, AreLeftWithoutWindowsWhenIdleNodesAreDropped) {
+  Reader first = read(counted(10, 20));
+  cache_.drop_idle();
+  EXPECT_EQ(cached_of(counted(10, 20)), 0) << "windowed pages may be of the step that failed";
+  EXPECT_EQ(cache_.num_pages(), 10U);
+  first.leave();
+  cache_.drop_idle();
+  EXPECT_EQ(pool_.num_free(), 64);
+}
+
 TEST_F(WindowedPrefixes, LoseNoPageIfEveryLayerHasAWindow) {
   PagePool pool(PoolShape{16, kPageTokens, 1, {0, 1, kWindow, kPageTokens}});
   PrefixCache cache(pool);
@@ -133,7 +151,6 @@ TEST_F(WindowedPrefixes, LoseNoPageIfEveryLayerHasAWindow) {
     EXPECT_EQ(second.cached, 40);
   }
   ASSERT_TRUE(pool.make_room(16));
-  cache.drop_idle();
   EXPECT_EQ(cache.num_pages(), 0U);
 }
 

@@ -267,6 +267,13 @@ TEST(StepBatch, TellsWhichKeysWereThereBeforeTheStep) {
   batch.add_sequence(all.first(1), 9, std::vector<PageId>{PageId(2), PageId(6), PageId(1)}, 4, {});
   EXPECT_EQ(settled(), (std::vector<std::int32_t>{9})) << "what was filled in a step before";
 
+  // The second sequence sees no key before the second page that the first one fills.
+  batch.clear();
+  const std::vector<std::int32_t> two_pages(8, 4);
+  batch.add_sequence(two_pages, 0, std::vector<PageId>{PageId(2), PageId(6)}, 4, {});
+  batch.add_sequence(all.first(1), 8, std::vector<PageId>{PageId(31), PageId(6), PageId(1)}, 4, {});
+  EXPECT_EQ(settled(), (std::vector<std::int32_t>{0, 0}));
+
   // Any sequence may fill a page; of several filled pages the first counts; padding fills none.
   batch.clear();
   batch.add_sequence(all.first(1), 8, std::vector<PageId>{PageId(5), PageId(6), PageId(1)}, 4, {});
