@@ -102,14 +102,12 @@ struct ShardFile {
   };
   File file;
   std::vector<Range> tensors;      // in the order of their names
-  std::uint64_t header_bytes = 0;  // offset of the first tensor
+  std::uint64_t header_bytes = 0;  // those at the front that are hashed whole
 
   template <typename Tensors>
-  static ShardFile of(File file, const Tensors& tensors) {
-    ShardFile shard{std::move(file), {}, 0};
-    shard.header_bytes = shard.file.size();
+  static ShardFile of(File file, const Tensors& tensors, std::uint64_t header_bytes) {
+    ShardFile shard{std::move(file), {}, header_bytes};
     for (const auto& [name, tensor] : tensors) {
-      shard.header_bytes = std::min(shard.header_bytes, tensor.begin);
       shard.tensors.push_back({tensor.begin, tensor.end});
     }
     return shard;
@@ -144,7 +142,7 @@ Result<std::vector<ShardFile>> open_shards(const fs::path& model) {
     TANDEM_ASSIGN(const GgufModel gguf, GgufModel::open(model));
     for (const auto& part : gguf.files()) {
       TANDEM_ASSIGN(File file, File::open(part->path()));
-      shards.push_back(ShardFile::of(std::move(file), part->tensors()));
+      shards.push_back(ShardFile::of(std::move(file), part->tensors(), part->header_bytes()));
     }
     return shards;
   }
@@ -152,7 +150,11 @@ Result<std::vector<ShardFile>> open_shards(const fs::path& model) {
   for (const std::string& name : names) {
     TANDEM_ASSIGN(File file, File::open(model / name));
     TANDEM_ASSIGN(const SafetensorsHeader header, SafetensorsHeader::read(file));
-    shards.push_back(ShardFile::of(std::move(file), header.tensors()));
+    std::uint64_t data_begin = file.size();
+    for (const auto& [tensor, info] : header.tensors()) {
+      data_begin = std::min(data_begin, info.begin);
+    }
+    shards.push_back(ShardFile::of(std::move(file), header.tensors(), data_begin));
   }
   return shards;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <system_error>
 
 namespace tandem {
@@ -22,15 +23,27 @@ bool same_letters(std::string_view a, std::string_view b) {
   return std::ranges::equal(a, b, {}, lower, lower);
 }
 
+// Parts behind the first, and the images' half of a model, are not what --model takes.
+bool is_named_gguf(std::string_view name) {
+  if (!name.ends_with(".gguf") || name.starts_with("mmproj")) return false;
+  constexpr std::string_view kFirst = "-00001", kEnding = "-00001-of-00002.gguf";
+  if (name.size() < kEnding.size()) return true;
+  const std::string_view ending = name.substr(name.size() - kEnding.size());
+  return ending.starts_with(kFirst) || ending.substr(kFirst.size(), 4) != "-of-";
+}
+
 }  // namespace
 
 std::string foreign_format(const fs::path& path) {
   std::error_code ignored;  // an inaccessible path has no known format
+  std::set<std::string> names;
   for (const fs::directory_entry& entry : fs::directory_iterator(path, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.ends_with(".gguf")) {
+    names.insert(entry.path().filename().string());
+  }
+  for (const std::string& name : names) {
+    if (is_named_gguf(name)) {
       return fmt::format("{} holds a GGUF file; name the file itself, {}", path.string(),
-                         entry.path().string());
+                         (path / name).string());
     }
     if (name.starts_with("pytorch_model") && name.ends_with(".bin")) {
       return fmt::format(

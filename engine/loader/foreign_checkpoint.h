@@ -10,7 +10,9 @@ namespace tandem {
 
 // The remedy at the end of messages about quantised weights.
 inline constexpr std::string_view kTakeUnquantised =
-    "Tandem serves weights of F32, F16 and BF16; take the unquantised checkpoint";
+    "Tandem serves weights of F32, F16 and BF16, and GGUF files; take the unquantised checkpoint "
+    "or "
+    "a GGUF file of the model";
 
 // Returns why the folder at `path` cannot be served, with the remedy, if its format is a known
 // foreign one: pickle, Meta's or Mistral's own, or if it holds a GGUF file, which has to be named

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/text/shown_text.h"
 #include "engine/loader/gguf/gguf_config.h"
 #include "engine/loader/gguf/gguf_model.h"
 #include "engine/loader/thread_team.h"
@@ -52,9 +53,9 @@ class Rows {
     alignas(16) float run[kRun];
     while (begin < end) {
       const std::size_t in_row = begin % cols_;
-      const std::size_t in_block = in_row % type_.elements;
+      const std::size_t stored = stored_row(begin / cols_) * cols_ + in_row;
+      const std::size_t in_block = stored % type_.elements;
       const std::size_t count = std::min({end - begin, cols_ - in_row, kRun - in_block});
-      const std::size_t stored = stored_row(begin / cols_) * cols_ + in_row - in_block;
       const std::size_t blocks = (in_block + count + type_.elements - 1) / type_.elements;
       type_.to_float(bytes_.data() + stored / type_.elements * type_.bytes, blocks, run);
       // Floats of any address are converted, and `run` is aligned to floats throughout.
@@ -123,7 +124,8 @@ class GgufCheckpoint final : public WeightSource {
   Status check_all_used(const std::set<std::string, std::less<>>& used) const override {
     for (const auto& [name, place] : model_.tensors()) {
       if (used.contains(name) || name.starts_with("rope_")) continue;
-      return invalid("{}: tensor '{}' has no place in this architecture", model_.path(), name);
+      return invalid("{}: tensor '{}' has no place in this architecture", model_.path(),
+                     shown_text(name));
     }
     return {};
   }

@@ -26,7 +26,10 @@ Result<std::string> read_model_file(const std::filesystem::path& model, std::str
   TANDEM_ASSIGN(const GgufModel gguf, GgufModel::open(model));
   const Result<nlohmann::json> json = translate(gguf, name);
   if (!json) return json.status().with_context(model.string());
-  return json->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::string text = json->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (text.size() <= max_bytes) return text;
+  return invalid("{}: its {} has {} bytes, more than {}", model.string(), name, text.size(),
+                 max_bytes);
 }
 
 }  // namespace tandem

@@ -13,7 +13,8 @@ namespace tandem {
 
 // Returns the text of the file of this name in the folder `model`; not_found if it does not exist.
 // If `model` is a GGUF file, its metadata is translated into config.json, generation_config.json,
-// tokenizer.json or tokenizer_config.json, and other names are not_found.
+// tokenizer.json or tokenizer_config.json, and other names are not_found. A text of more than
+// `max_bytes` is refused.
 Result<std::string> read_model_file(const std::filesystem::path& model, std::string_view name,
                                     std::uint64_t max_bytes);
 

@@ -320,10 +320,11 @@ Result<ModelSpec> find_model_spec(const std::string& model) {
         "weights",
         model);
   }
+  if (model.ends_with(".gguf")) return invalid("model: there is no file {}", model);
   if (is_hub_id(model)) return not_downloaded(model);
   return invalid(
-      "model: {} is neither a folder nor one of the shapes {}; name a checkpoint folder "
-      "with a config.json",
+      "model: {} is neither a folder nor one of the shapes {}; name a checkpoint folder with a "
+      "config.json, or a GGUF file",
       model, fmt::join(model_preset_names(), ", "));
 }
 

@@ -8,6 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/text/shown_text.h"
+
 namespace tandem {
 namespace {
 
@@ -101,6 +103,11 @@ void translate_phi3(MetadataTranslation& to) {
 void translate_olmo2(MetadataTranslation& to) {
   to.set("model_type", to.has("attention.sliding_window") ? "olmo3" : "olmo2");
   translate_window(to);
+  const auto windowed_base = to.number("rope.freq_base_swa");
+  if (windowed_base && windowed_base != to.number("rope.freq_base")) {
+    to.fail(
+        invalid("'olmo2.rope.freq_base_swa' is {}, not 'olmo2.rope.freq_base'", *windowed_base));
+  }
 }
 
 void translate_smollm3(MetadataTranslation& to) {
@@ -143,7 +150,7 @@ Result<const GgufArchitecture*> gguf_architecture(const GgufModel& model) {
   if (found != kArchitectures.end()) return &*found;
   std::vector<std::string_view> names;
   for (const GgufArchitecture& each : kArchitectures) names.push_back(each.name);
-  return invalid("architecture '{}' is not supported in GGUF files; {} are", name,
+  return invalid("architecture '{}' is not supported in GGUF files; {} are", shown_text(name),
                  fmt::join(names, ", "));
 }
 
@@ -176,7 +183,7 @@ void translate_rotary(MetadataTranslation& to) {
     to.set("partial_rotary_factor", static_cast<double>(*rotated) / head_dim);
   }
   to.ignore("rope.scaling.finetuned");
-  const std::string type(to.text("rope.scaling.type").value_or("none"));
+  const std::string type = shown_text(to.text("rope.scaling.type").value_or("none"));
   if (type == "none") {
     to.ignore("rope.scaling.factor");
     return;
@@ -189,6 +196,15 @@ void translate_rotary(MetadataTranslation& to) {
   copy("rope.scaling.original_context_length", "original_max_position_embeddings");
   if (type == "yarn") {
     copy("rope.scaling.attn_factor", "attention_factor");
+    const auto factor = to.number("rope.scaling.yarn_attn_factor");
+    if (factor && scaling.value("attention_factor", *factor) != *factor) {
+      to.fail(invalid("'rope.scaling.yarn_attn_factor' is {}, not 'rope.scaling.attn_factor'",
+                      *factor));
+    }
+    copy("rope.scaling.yarn_attn_factor", "attention_factor");
+    if (const auto mix = to.number("rope.scaling.yarn_ext_factor"); mix && *mix != 1) {
+      to.fail(invalid("'rope.scaling.yarn_ext_factor' is {}; 1 is supported", *mix));
+    }
     copy("rope.scaling.yarn_beta_fast", "beta_fast");
     copy("rope.scaling.yarn_beta_slow", "beta_slow");
   }

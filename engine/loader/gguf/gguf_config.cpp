@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/text/shown_text.h"
 #include "engine/loader/gguf/gguf_architectures.h"
 
 namespace tandem {
@@ -14,9 +15,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Tokens at which a turn ends, in models whose files name only the end of a text.
-constexpr std::array<std::string_view, 5> kTurnEnds = {"<|eot_id|>", "<|im_end|>", "<|end|>",
-                                                       "<end_of_turn>", "<EOT>"};
+// Tokens at which a turn or a text ends, in models whose files name only one of the two.
+constexpr std::array<std::string_view, 8> kTurnEnds = {
+    "<|eot_id|>",    "<|eom_id|>", "<|im_end|>",    "<|end|>",
+    "<end_of_turn>", "<EOT>",      "<|endoftext|>", "<|end_of_text|>"};
 
 // The ids at which answers end: of the text, and of a turn.
 Status add_token_ids(const GgufModel& model, Json& config) {
@@ -92,8 +94,8 @@ Result<std::int64_t> interleaved_heads(const GgufModel& model, std::string_view 
   }
   const std::int64_t rows = model.tensor(tensor) == nullptr ? 0 : model.tensor(tensor)->shape[0];
   if (heads.value_or(0) <= 0 || rows % *heads != 0 || rows / *heads % 2 != 0) {
-    return invalid("tensor '{}' has {} rows, which '{}' does not divide into pairs", tensor, rows,
-                   count);
+    return invalid("tensor '{}' has {} rows, which '{}' does not divide into pairs",
+                   shown_text(tensor), rows, count);
   }
   return *heads;
 }

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <system_error>
 #include <utility>
 
 #include "base/file/file.h"
+#include "base/text/shown_text.h"
 
 namespace tandem {
 namespace {
@@ -58,14 +60,6 @@ T load(std::span<const std::byte> bytes, std::uint64_t index = 0) {
 
 std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-// A hostile name in a message.
-std::string printable(std::string_view text) {
-  std::string result(text.substr(0, 100));
-  std::ranges::replace_if(
-      result, [](char c) { return c < ' ' || c > '~'; }, '?');
-  return result;
 }
 
 // Takes values from the front of the file. Once it lacks bytes, ok() is false and values are 0.
@@ -135,10 +129,13 @@ std::optional<std::int64_t> GgufValue::integer(std::uint64_t index) const {
 }
 
 std::optional<double> GgufValue::number(std::uint64_t index) const {
-  if (kind_ == Kind::f32) return shortest(load<float>(bytes_, index));
-  if (kind_ == Kind::f64) return load<double>(bytes_, index);
-  if (const auto whole = integer(index)) return static_cast<double>(*whole);
-  return std::nullopt;
+  if (kind_ != Kind::f32 && kind_ != Kind::f64) {
+    const auto whole = integer(index);
+    return whole ? std::optional(static_cast<double>(*whole)) : std::nullopt;
+  }
+  const double value =
+      kind_ == Kind::f32 ? shortest(load<float>(bytes_, index)) : load<double>(bytes_, index);
+  return std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 
 std::optional<bool> GgufValue::boolean(std::uint64_t index) const {
@@ -152,7 +149,7 @@ std::optional<std::string_view> GgufValue::text() const {
 }
 
 std::optional<std::vector<std::string_view>> GgufValue::texts() const {
-  if (kind_ != Kind::text || !is_list_) return std::nullopt;
+  if (kind_ != Kind::text || !is_list_ || count_ > kMaxTexts) return std::nullopt;
   std::vector<std::string_view> all;
   all.reserve(count_);
   Cursor cursor(bytes_);
@@ -188,6 +185,7 @@ class GgufFile::Reader {
     TANDEM_TRY(read_alignment());
     for (std::uint64_t i = 0; i < num_tensors; ++i) TANDEM_TRY(read_tensor());
     if (!cursor_.ok()) return cut_short();
+    file_.header_bytes_ = cursor_.position();
     return place_tensors();
   }
 
@@ -217,10 +215,10 @@ class GgufFile::Reader {
     }
     if (!cursor_.ok()) return cut_short();
     if (is_list && kind == static_cast<std::uint32_t>(Kind::list)) {
-      return invalid("'{}' is a list of lists, which is not supported", printable(key));
+      return invalid("'{}' is a list of lists, which is not supported", shown_text(key));
     }
     if (kind > static_cast<std::uint32_t>(Kind::f64)) {
-      return invalid("'{}' has the unknown kind {}", printable(key), kind);
+      return invalid("'{}' has the unknown kind {}", shown_text(key), kind);
     }
     const std::uint64_t begin = cursor_.position();
     const std::size_t size = size_of_kind(Kind(kind));
@@ -230,11 +228,11 @@ class GgufFile::Reader {
     } else {
       for (std::uint64_t i = 0; i < count && cursor_.ok(); ++i) cursor_.text();
     }
-    if (!cursor_.ok()) return invalid("'{}' reaches beyond the header", printable(key));
+    if (!cursor_.ok()) return invalid("'{}' reaches beyond the header", shown_text(key));
     const GgufValue value(Kind(kind), is_list, count,
                           all_.subspan(begin, cursor_.position() - begin));
     const auto [it, is_new] = file_.metadata_.emplace(std::move(key), value);
-    if (!is_new) return invalid("'{}' is there twice", printable(it->first));
+    if (!is_new) return invalid("'{}' is there twice", shown_text(it->first));
     return {};
   }
 
@@ -255,7 +253,7 @@ class GgufFile::Reader {
     TANDEM_ASSIGN(std::string name, read_name("tensor"));
     const auto dimensions = cursor_.number<std::uint32_t>();
     if (dimensions > kMaxDimensions || (cursor_.ok() && dimensions == 0)) {
-      return invalid("tensor '{}' has {} dimensions; 1 to {} are allowed", printable(name),
+      return invalid("tensor '{}' has {} dimensions; 1 to {} are allowed", shown_text(name),
                      dimensions, kMaxDimensions);
     }
     GgufTensor tensor;
@@ -264,7 +262,7 @@ class GgufFile::Reader {
       const auto size = cursor_.number<std::uint64_t>();
       if (cursor_.ok() && (size == 0 || size > static_cast<std::uint64_t>(INT64_MAX) ||
                            __builtin_mul_overflow(elements, size, &elements))) {
-        return invalid("tensor '{}' has an impossible shape", printable(name));
+        return invalid("tensor '{}' has an impossible shape", shown_text(name));
       }
       tensor.shape.insert(tensor.shape.begin(), static_cast<std::int64_t>(size));
     }
@@ -274,20 +272,20 @@ class GgufFile::Reader {
     tensor.type = find_gguf_type(type);
     if (tensor.type == nullptr) {
       return invalid(
-          "tensor '{}' has type {}, which is not supported; F32, F16, BF16, Q8_0, Q4_0, Q4_1, "
-          "Q5_0, Q5_1, Q4_K, Q5_K and Q6_K are",
-          printable(name), type);
+          "tensor '{}' has type {}, which is not supported; take the Q4_K_M, Q5_K_M, Q6_K or Q8_0 "
+          "file of the model",
+          shown_text(name), name_of_gguf_type(type));
     }
     const auto row = static_cast<std::uint64_t>(tensor.shape.back());
     if (row % tensor.type->elements != 0) {
-      return invalid("tensor '{}', {}, has rows that are no whole blocks of {}", printable(name),
+      return invalid("tensor '{}', {}, has rows that are no whole blocks of {}", shown_text(name),
                      to_string(tensor), tensor.type->elements);
     }
     if (__builtin_mul_overflow(elements / tensor.type->elements, tensor.type->bytes, &tensor.end)) {
-      return invalid("tensor '{}' has an impossible shape", printable(name));
+      return invalid("tensor '{}' has an impossible shape", shown_text(name));
     }
     const auto [it, is_new] = file_.tensors_.emplace(std::move(name), std::move(tensor));
-    if (!is_new) return invalid("tensor '{}' is there twice", printable(it->first));
+    if (!is_new) return invalid("tensor '{}' is there twice", shown_text(it->first));
     return {};
   }
 
@@ -299,12 +297,12 @@ class GgufFile::Reader {
       GgufTensor& tensor = entry.second;
       if (tensor.begin % alignment_ != 0) {
         return invalid("tensor '{}' begins at {}, which is not aligned to {}",
-                       printable(entry.first), tensor.begin, alignment_);
+                       shown_text(entry.first), tensor.begin, alignment_);
       }
       if (__builtin_add_overflow(tensor.begin, data, &tensor.begin) ||
           __builtin_add_overflow(tensor.begin, tensor.end, &tensor.end) ||
           tensor.end > all_.size()) {
-        return invalid("tensor '{}', {}, reaches beyond the file", printable(entry.first),
+        return invalid("tensor '{}', {}, reaches beyond the file", shown_text(entry.first),
                        to_string(tensor));
       }
       order.push_back(&entry);
@@ -312,8 +310,8 @@ class GgufFile::Reader {
     std::ranges::sort(order, {}, [](const auto* entry) { return entry->second.begin; });
     for (std::size_t i = 1; i < order.size(); ++i) {
       if (order[i]->second.begin < order[i - 1]->second.end) {
-        return invalid("tensor '{}' overlaps '{}'", printable(order[i]->first),
-                       printable(order[i - 1]->first));
+        return invalid("tensor '{}' overlaps '{}'", shown_text(order[i]->first),
+                       shown_text(order[i - 1]->first));
       }
     }
     return {};

@@ -43,6 +43,8 @@ class GgufValue {
     f64
   };
 
+  static constexpr std::uint64_t kMaxTexts = std::uint64_t{1} << 22;
+
   GgufValue() = default;
   // `bytes`: those of `count` values of this kind, which is no list.
   GgufValue(Kind kind, bool is_list, std::uint64_t count, std::span<const std::byte> bytes)
@@ -53,12 +55,12 @@ class GgufValue {
 
   // Return the value at `index` < count(), or nothing if it has another kind or is too large.
   std::optional<std::int64_t> integer(std::uint64_t index = 0) const;
-  // An integer, or a floating-point number. One of f32 is read as the shortest decimal that stands
-  // for it, because that is what the model's config.json has.
+  // An integer, or a finite floating-point number. One of f32 is read as the shortest decimal that
+  // stands for it, because that is what the model's config.json has.
   std::optional<double> number(std::uint64_t index = 0) const;
   std::optional<bool> boolean(std::uint64_t index = 0) const;
   std::optional<std::string_view> text() const;  // of a value that is no list
-  // All of a list of texts.
+  // All of a list of at most kMaxTexts texts.
   std::optional<std::vector<std::string_view>> texts() const;
 
  private:
@@ -97,6 +99,8 @@ class GgufFile {
     return mapping_.bytes().subspan(tensor.begin, tensor.end - tensor.begin);
   }
   const MappedFile& mapping() const { return mapping_; }
+  // Where the header ends: behind the last tensor's offset, before the padding.
+  std::uint64_t header_bytes() const { return header_bytes_; }
 
  private:
   class Reader;
@@ -107,6 +111,7 @@ class GgufFile {
   MappedFile mapping_;
   Metadata metadata_;
   Tensors tensors_;
+  std::uint64_t header_bytes_ = 0;
 };
 
 // True if the file's name or its first bytes say so.

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "base/text/shown_text.h"
+
 namespace tandem {
 namespace {
 
@@ -12,7 +14,7 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kMaxFiles = 1000;
 
 Status wrong_kind(std::string_view key, std::string_view wanted) {
-  return invalid("'{}' must be {}", key, wanted);
+  return invalid("'{}' must be {}", shown_text(key), wanted);
 }
 
 }  // namespace
@@ -26,6 +28,9 @@ Result<GgufModel> GgufModel::open(const fs::path& path) {
     TANDEM_ASSIGN(const std::optional<std::int64_t> count, model.integer("split.count"));
     if (count.value_or(1) <= 1) return {};
     if (*count > kMaxFiles) return invalid("'split.count' is {}, above {}", *count, kMaxFiles);
+    if (number.value_or(0) < 0 || number.value_or(0) >= *count) {
+      return invalid("'split.no' is {}, of {} parts", *number, *count);
+    }
     if (number.value_or(0) != 0) {
       return invalid("is part {} of {}; name the first one", *number + 1, *count);
     }
@@ -45,7 +50,7 @@ Status GgufModel::add(GgufFile file) {
   const GgufFile& kept = *files_.emplace_back(std::make_unique<GgufFile>(std::move(file)));
   for (const auto& [name, tensor] : kept.tensors()) {
     if (places_.insert({name, {&kept, &tensor}}).second) continue;
-    return invalid("{}: tensor '{}' is in another part, too", kept.path(), name);
+    return invalid("{}: tensor '{}' is in another part, too", kept.path(), shown_text(name));
   }
   return {};
 }
@@ -117,7 +122,9 @@ Result<std::vector<std::string_view>> GgufModel::texts(std::string_view key) con
   const GgufValue* const value = find(key);
   if (value == nullptr) return std::vector<std::string_view>();
   auto texts = value->texts();
-  if (!texts) return wrong_kind(key, "a list of texts");
+  if (!texts) {
+    return wrong_kind(key, fmt::format("a list of at most {} texts", GgufValue::kMaxTexts));
+  }
   return *std::move(texts);
 }
 

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "base/text/shown_text.h"
 #include "base/text/utf8.h"
 #include "engine/loader/gguf/pre_tokenizers.h"
 
@@ -17,8 +19,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kMaxTokens = std::size_t{1} << 22;
 constexpr std::size_t kMaxTokenBytes = 1024;
+constexpr std::size_t kMaxSplitBytes = 256;  // of a token that merges make
+constexpr std::size_t kMaxMerges = std::size_t{1} << 22;
+constexpr std::size_t kMaxTemplates = 64;
 constexpr std::string_view kSpace = "\u2581";  // SentencePiece's sign for a space
 
 // In the format's numbering ('tokenizer.ggml.token_type').
@@ -35,9 +39,6 @@ struct Token {
 Result<std::vector<Token>> read_tokens(const GgufModel& model) {
   TANDEM_ASSIGN(const auto texts, model.texts("tokenizer.ggml.tokens"));
   if (texts.empty()) return invalid("'tokenizer.ggml.tokens' is missing");
-  if (texts.size() > kMaxTokens) {
-    return invalid("'tokenizer.ggml.tokens' has {} tokens, more than {}", texts.size(), kMaxTokens);
-  }
   const auto list_of_tokens = [&](std::string_view key) -> Result<const GgufValue*> {
     const GgufValue* const list = model.find(key);
     if (list == nullptr || (list->is_list() && list->count() == texts.size())) return list;
@@ -110,11 +111,12 @@ Result<Json> post_processor(const GgufModel& model, const std::vector<Token>& to
               {"special_tokens", std::move(special)}};
 }
 
-Json added_token(std::size_t id, const std::string& text, TokenType type, bool normalized) {
+Json added_token(std::size_t id, const std::string& text, TokenType type, bool normalized,
+                 bool takes_spaces = false) {
   return {{"id", id},
           {"content", text},
           {"lstrip", false},
-          {"rstrip", false},
+          {"rstrip", takes_spaces},
           {"special", type == TokenType::control},
           {"normalized", normalized},
           {"single_word", false}};
@@ -135,10 +137,6 @@ Result<Json> byte_level(const GgufModel& model, const std::vector<Token>& tokens
     }
   }
   TANDEM_ASSIGN(const auto merges, model.texts("tokenizer.ggml.merges"));
-  if (merges.size() > kMaxTokens) {
-    return invalid("'tokenizer.ggml.merges' has {} merges, more than {}", merges.size(),
-                   kMaxTokens);
-  }
   Json all_merges = Json::array();
   for (const std::string_view merge : merges) {
     if (!utf8::valid(merge)) return invalid("'tokenizer.ggml.merges' is not UTF-8");
@@ -181,7 +179,7 @@ std::string with_signs(std::string_view text) {
 // SentencePiece joins the neighbours whose token has the highest score: each way to make a token
 // of two others is a merge, ranked by the score of what it makes. Among merges of one score, those
 // with the longer left part come first, as transformers orders them.
-Json merges_by_score(const std::vector<Token>& tokens) {
+Result<Json> merges_by_score(const std::vector<Token>& tokens) {
   std::unordered_map<std::string_view, bool> parts;
   for (const Token& token : tokens) {
     if (token.type == TokenType::normal) parts.emplace(token.text, true);
@@ -193,13 +191,20 @@ Json merges_by_score(const std::vector<Token>& tokens) {
   std::vector<Merge> merges;
   for (const Token& token : tokens) {
     if (token.type != TokenType::normal) continue;
+    if (token.text.size() > kMaxSplitBytes) {
+      return invalid("a token has {} bytes; at most {} are joined by scores", token.text.size(),
+                     kMaxSplitBytes);
+    }
     for (std::size_t at = token.text.size(); at-- > 1;) {
       if ((static_cast<unsigned char>(token.text[at]) & 0xC0U) == 0x80U)
         continue;  // in a character
       const std::string_view left = token.text.substr(0, at);
       const std::string_view right = token.text.substr(at);
-      if (parts.contains(left) && parts.contains(right))
-        merges.push_back({left, right, token.score});
+      if (!parts.contains(left) || !parts.contains(right)) continue;
+      if (merges.size() == kMaxMerges) {
+        return invalid("the scores of the tokens make more than {} merges", kMaxMerges);
+      }
+      merges.push_back({left, right, token.score});
     }
   }
   std::ranges::stable_sort(merges,
@@ -209,6 +214,12 @@ Json merges_by_score(const std::vector<Token>& tokens) {
     result.push_back(Json::array({std::string(merge.left), std::string(merge.right)}));
   }
   return result;
+}
+
+// Microsoft's tokenizer of Phi-3 drops the white space behind these.
+bool takes_spaces_in_phi3(const Token& token) {
+  if (token.text == "<unk>" || token.text == "<s>" || token.text == "<|endoftext|>") return false;
+  return token.type == TokenType::control || token.text == "</s>";
 }
 
 Json sentence_piece_steps(bool prepends, bool decodes) {
@@ -236,6 +247,8 @@ Result<Json> sentence_piece(const GgufModel& model, const std::vector<Token>& to
   }
   TANDEM_ASSIGN(const auto space_prefix, model.boolean("tokenizer.ggml.add_space_prefix"));
   const bool prepends = space_prefix.value_or(true);
+  TANDEM_ASSIGN(const auto architecture, model.text("general.architecture"));
+  const bool is_phi3 = architecture == "phi3";
   Json vocabulary = Json::object();
   Json added = Json::array();
   Json unknown;
@@ -252,9 +265,11 @@ Result<Json> sentence_piece(const GgufModel& model, const std::vector<Token>& to
     if (token.type == TokenType::normal || token.type == TokenType::byte) continue;
     const bool special = token.type != TokenType::user_defined;
     const bool normalized = by_user && !prepends && text.find(kSpace) != std::string::npos;
-    added.push_back(added_token(id, text, special ? TokenType::control : token.type, normalized));
+    added.push_back(added_token(id, text, special ? TokenType::control : token.type, normalized,
+                                is_phi3 && takes_spaces_in_phi3(token)));
   }
   TANDEM_ASSIGN(Json post, post_processor(model, tokens, true));
+  TANDEM_ASSIGN(Json merges, merges_by_score(tokens));
   return Json{{"normalizer", sentence_piece_steps(prepends, false)},
               {"pre_tokenizer", Json()},
               {"post_processor", std::move(post)},
@@ -266,7 +281,7 @@ Result<Json> sentence_piece(const GgufModel& model, const std::vector<Token>& to
                 {"fuse_unk", true},
                 {"byte_fallback", has_bytes},
                 {"vocab", std::move(vocabulary)},
-                {"merges", merges_by_score(tokens)}}}};
+                {"merges", std::move(merges)}}}};
 }
 
 }  // namespace
@@ -277,7 +292,7 @@ Result<Json> gguf_tokenizer(const GgufModel& model) {
   TANDEM_ASSIGN(const std::vector<Token> tokens, read_tokens(model));
   if (*kind == "gpt2") return byte_level(model, tokens);
   if (*kind == "llama") return sentence_piece(model, tokens);
-  return invalid("'tokenizer.ggml.model' is '{}'; gpt2 and llama are supported", *kind);
+  return invalid("'tokenizer.ggml.model' is '{}'; gpt2 and llama are supported", shown_text(*kind));
 }
 
 Result<Json> gguf_tokenizer_config(const GgufModel& model) {
@@ -297,12 +312,17 @@ Result<Json> gguf_tokenizer_config(const GgufModel& model) {
   const auto add = [&](const std::string& name, const std::string& key) -> Status {
     TANDEM_ASSIGN(const auto source, model.text(key));
     if (!source) return {};
-    if (!utf8::valid(*source)) return invalid("'{}' is not UTF-8", key);
+    if (!utf8::valid(*source)) return invalid("'{}' is not UTF-8", shown_text(key));
     templates.push_back({{"name", name}, {"template", std::string(*source)}});
     return {};
   };
   TANDEM_TRY(add("default", "tokenizer.chat_template"));
+  std::set<std::string_view> added;
   for (const std::string_view name : names) {
+    if (!added.insert(name).second) continue;
+    if (added.size() > kMaxTemplates) {
+      return invalid("'tokenizer.chat_templates' has more than {} names", kMaxTemplates);
+    }
     if (!utf8::valid(name)) return invalid("'tokenizer.chat_templates' is not UTF-8");
     TANDEM_TRY(add(std::string(name), fmt::format("tokenizer.chat_template.{}", name)));
   }

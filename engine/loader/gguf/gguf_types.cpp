@@ -153,4 +153,14 @@ const GgufType* find_gguf_type(std::uint32_t id) {
   return found == kTypes.end() ? nullptr : &*found;
 }
 
+std::string name_of_gguf_type(std::uint32_t id) {
+  if (const GgufType* const type = find_gguf_type(id)) return std::string(type->name);
+  constexpr std::array<std::pair<std::uint32_t, const char*>, 5> kUnread = {
+      {{10, "Q2_K"}, {11, "Q3_K"}, {20, "IQ4_NL"}, {23, "IQ4_XS"}, {39, "MXFP4"}}};
+  for (const auto& [number, name] : kUnread) {
+    if (number == id) return name;
+  }
+  return std::to_string(id);
+}
+
 }  // namespace tandem

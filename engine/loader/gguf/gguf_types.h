@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/dtype.h"
@@ -25,5 +26,8 @@ struct GgufType {
 
 // Returns null if Tandem does not read the type.
 const GgufType* find_gguf_type(std::uint32_t id);
+
+// The name of a type, also of common ones that Tandem does not read; of others, the number.
+std::string name_of_gguf_type(std::uint32_t id);
 
 }  // namespace tandem

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "base/text/shown_text.h"
 #include "engine/loader/gguf/gguf_model.h"
 
 namespace tandem {
@@ -63,7 +64,7 @@ class MetadataTranslation {
   Result<nlohmann::json> finish() {
     for (const auto& [key, value] : model_.files().front()->metadata()) {
       if (!key.starts_with(prefix_) || known_.contains(key)) continue;
-      fail(invalid("'{}' is not supported", key));
+      fail(invalid("'{}' is not supported", shown_text(key)));
     }
     if (!status_.ok()) return status_;
     return std::move(config_);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/text/shown_text.h"
+
 namespace tandem {
 namespace {
 
@@ -62,8 +64,8 @@ Result<PreTokenizerRow> find_pre_tokenizer(std::string_view name) {
     if (!names.empty()) names += ", ";
     names += row.name;
   }
-  return invalid("'tokenizer.ggml.pre' is '{}', whose pattern is unknown; known are {}", name,
-                 names);
+  return invalid("'tokenizer.ggml.pre' is '{}', whose pattern is unknown; known are {}",
+                 shown_text(name), names);
 }
 
 }  // namespace tandem

@@ -126,5 +126,20 @@ TEST(BaseIdentityOfGguf, ChangesWithItsMetadataAndItsWeights) {
   EXPECT_NE(identity("a", 2), first);
 }
 
+// The hole is no part of the header.
+TEST(BaseIdentityOfGguf, OfASampleDoesNotReadAHoleBeforeTheTensors) {
+  const TempDir dir;
+  const auto identity = [&](const char* name, char hole) {
+    testing::GgufWriter writer;
+    writer.add("general.name", name).add_tensor_at("w", {8}, 0, 4096);
+    dir.write("a.gguf", writer.bytes() + std::string(4096, hole) + std::string(32, '\0'));
+    const Result<std::string> read = base_identity(dir.path() / "a.gguf", BaseReading::sample);
+    EXPECT_TRUE(read) << read.status().message();
+    return *read;
+  };
+  EXPECT_EQ(identity("a", 'x'), identity("a", 'y'));
+  EXPECT_NE(identity("a", 'x'), identity("b", 'x'));
+}
+
 }  // namespace
 }  // namespace tandem

@@ -26,6 +26,17 @@ TEST(ForeignFormat, NamesTheFileOfAFolder) {
   }
 }
 
+TEST(ForeignFormat, NamesTheFirstPartOfAGgufModel) {
+  const TempDir dir;
+  dir.write("mmproj-a.gguf", "x");
+  dir.write("a-00002-of-00002.gguf", "x");
+  EXPECT_EQ(foreign_format(dir.path()), "");
+  dir.write("z-00001-of-00002.gguf", "x");
+  EXPECT_THAT(foreign_format(dir.path()), HasSubstr("z-00001-of-00002.gguf"));
+  dir.write("best-of.gguf", "x");
+  EXPECT_THAT(foreign_format(dir.path()), HasSubstr("best-of.gguf"));
+}
+
 TEST(ForeignFormat, IsSeenInAName) {
   EXPECT_EQ(foreign_format_in_name("TheBloke/Llama-2-7B-GPTQ"), "GPTQ");
   EXPECT_EQ(foreign_format_in_name("bartowski/Qwen2.5-7B-Instruct-gguf"), "");

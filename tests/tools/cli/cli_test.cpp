@@ -254,11 +254,12 @@ TEST(Cli, AWrongModelIsNamedAndExitsWithTwo) {
   const testing::TempDir empty;
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"no/such", "there is no folder no/such"},
+      {"no/such.gguf", "there is no file no/such.gguf"},
       {"TheBloke/Llama-2-7B-GPTQ", "the name promises GPTQ"},
       {"/no/such", "/no/such is neither a folder nor one of the shapes"},
       {gguf.path().string(), "holds a GGUF file; name the file itself"},
       {(gguf.path() / "model.gguf").string(), "model.gguf: ends within its header"},
-      {std::string(kModel) + "/model.safetensors", "is a file; name the folder"},
+      {std::string(kModel) + "/model.safetensors", "is a file, but no GGUF file; name the folder"},
       {std::string(kAdapters) + "/python", "is an adapter; name its base model here"},
       {empty.path().string(), "has no config.json"}};
   for (const auto& [model, why] : cases) {

@@ -116,7 +116,8 @@ TEST(GgufFile, RefusesTensorsThatAreBroken) {
   EXPECT_THAT(tensor({INT64_MAX, 4}, kF32, 32), HasSubstr("impossible shape"));
   EXPECT_THAT(tensor({INT64_MAX}, kF32, 32), HasSubstr("impossible shape"));
   EXPECT_THAT(tensor({2, 31}, kQ8_0, 32), HasSubstr("no whole blocks of 32"));
-  EXPECT_THAT(tensor({256}, kQ2_K, 32), HasSubstr("has type 10, which is not supported"));
+  EXPECT_THAT(tensor({256}, kQ2_K, 32), HasSubstr("has type Q2_K, which is not supported; take"));
+  EXPECT_THAT(tensor({256}, 99, 32), HasSubstr("has type 99, which is not supported; take"));
   GgufWriter twice;
   twice.add_tensor("t", {8}, std::vector<float>(8)).add_tensor("t", {8}, std::vector<float>(8));
   EXPECT_THAT(why(twice), HasSubstr("tensor 't' is there twice"));
@@ -142,6 +143,12 @@ TEST(GgufModel, IsReadFromAllOfItsParts) {
 
   EXPECT_THAT(open("m-00002-of-00002.gguf").status().message(),
               HasSubstr("is part 2 of 2; name the first one"));
+  for (const std::uint64_t number : {INT64_MAX, std::int64_t{-1}, std::int64_t{2}}) {
+    GgufWriter writer;
+    writer.add_raw("split.no", 11, GgufWriter::raw(number)).add("split.count", 2U);
+    dir.write("other.gguf", writer.bytes());
+    EXPECT_THAT(open("other.gguf").status().message(), HasSubstr("'split.no' is"));
+  }
   dir.write("other.gguf", part(0, 2, "a").bytes());
   EXPECT_THAT(open("other.gguf").status().message(), HasSubstr("should end in '-00001-of-00002"));
   dir.write("m-00002-of-00002.gguf", part(1, 2, "a").bytes());

@@ -120,6 +120,7 @@ TEST(GgufTokenizer, RefusesWhatItDoesNotKnow) {
               HasSubstr("'tokenizer.ggml.bos_token_id' is 1"));
   EXPECT_THAT(why(with("llama", {"a"}).add("tokenizer.ggml.remove_extra_whitespaces", true)),
               HasSubstr("normalises its text"));
+  EXPECT_THAT(why(with("llama", {std::string(257, 'a')})), HasSubstr("a token has 257 bytes"));
 }
 
 // A vocabulary of SentencePiece: bytes, letters, and random words of them with scores.
@@ -236,6 +237,43 @@ TEST(GgufTokenizer, WritesUnknownCharactersAsBytesAndTakesTheUsersTokensWhole) {
   EXPECT_EQ(tokenizer->decode(*ids, true), "a    a\n\n\n\u00e9");
   EXPECT_TRUE(tokenizer->is_special(1));
   EXPECT_FALSE(tokenizer->is_special(a + 3));
+}
+
+TEST(GgufTokenizer, DropsTheSpaceBehindControlTokensOfPhi3Alone) {
+  Pieces pieces;
+  pieces.add("<|end|>", kControl, 0);
+  pieces.add("<|endoftext|>", kControl, 0);
+  pieces.add("<|user|>", kUserDefined, 0);
+  for (const char* architecture : {"phi3", "llama"}) {
+    const Result<Json> json =
+        translate(pieces.file(true).add("general.architecture", architecture));
+    ASSERT_TRUE(json.ok()) << json.status().message();
+    std::vector<std::string> dropping;
+    for (const Json& token : json->at("added_tokens")) {
+      if (token.at("rstrip") == true) dropping.push_back(token.at("content"));
+    }
+    const bool is_phi3 = architecture == std::string("phi3");
+    EXPECT_EQ(dropping,
+              is_phi3 ? std::vector<std::string>({"</s>", "<|end|>"}) : std::vector<std::string>());
+  }
+}
+
+TEST(GgufTokenizer, HasAtMost64Templates) {
+  const auto with = [](std::size_t count, std::size_t distinct) {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < count; ++i) names.push_back(std::to_string(i % distinct));
+    const TempDir dir;
+    dir.write("a.gguf", GgufWriter()
+                            .add("tokenizer.chat_templates", names)
+                            .add("tokenizer.chat_template.0", "x")
+                            .bytes());
+    const auto model = GgufModel::open(dir.path() / "a.gguf");
+    return gguf_tokenizer_config(*model);
+  };
+  EXPECT_THAT(with(65, 65).status().message(), HasSubstr("has more than 64 names"));
+  const Result<Json> config = with(200, 64);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->at("chat_template").size(), 1U);
 }
 
 TEST(GgufTokenizer, GivesTheTemplatesAndTheSpecialTokens) {
