@@ -25,7 +25,7 @@ class ColdStep : public ::testing::Test {
  protected:
   ~ColdStep() override { end(); }
   void end() {
-    if (executor_ != nullptr) executor_->tier().loads().let_go();
+    if (executor_ != nullptr) executor_->tier().loads().first().stream().let_go();
     executor_.reset();
     store_.reset();
     pool_.reset();
@@ -66,7 +66,7 @@ class ColdStep : public ::testing::Test {
     EXPECT_TRUE(store_->add(name, std::move(adapter), false, false).ok());
     auto* const word = reinterpret_cast<std::uint32_t*>(word_.data());
     *word = 0;
-    executor_->tier().loads().hold(word, 1);
+    executor_->tier().loads().first().stream().hold(word, 1);
     return store_->find(name);
   }
   // A prompt with the adapter, in pages that nothing else uses.
@@ -106,7 +106,7 @@ TEST_F(ColdStep, ThatIsGivenUpKeepsItsWorkersUntilAllDevicesHaveEndedIt) {
   for (const auto& device : devices_) {
     device->on_synchronize([&] { breaks.push_back(counts.breaks); });
   }
-  executor_->tier().loads().let_go();
+  executor_->tier().loads().first().stream().let_go();
   EXPECT_TRUE(executor_->abandon().ok());
   for (const auto& device : devices_) device->on_synchronize(nullptr);
   ASSERT_GE(breaks.size(), 2U);
@@ -119,7 +119,7 @@ TEST_F(ColdStep, GoesTheWayThatWasChosenWhenItsLoadsWereOrdered) {
   const auto admit = [&](DeviceTier::Turn& turn, const AdapterLease& adapter) {
     EXPECT_EQ(turn.reserve(adapter), DeviceTier::Start::on_its_way);
     const AdmissionPlan plan = executor_->handoff()->admission(
-        {}, std::vector<AdapterRows>{{adapter, kRows}}, 0, 0, executor_->tier().loads());
+        {}, std::vector<AdapterRows>{{adapter, kRows}}, 0, 0, executor_->tier().loads().first());
     EXPECT_EQ(plan.steps.size(), 1U);
     EXPECT_EQ(plan.steps.at(0).adapters, std::vector<std::int32_t>{0});
     turn.enqueue(plan.order);
