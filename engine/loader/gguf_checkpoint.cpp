@@ -110,7 +110,7 @@ class GgufCheckpoint final : public WeightSource {
     const Rows rows(*tensor, file->bytes(*tensor), heads == interleaved_.end() ? 0 : heads->second);
     begin = std::min(begin, rows.size());
     count = std::min(count, rows.size() - begin);
-    parallel_chunks(count, kChunkElements, [&](std::size_t first, std::size_t end) {
+    parallel_chunks(count, kChunkElements, [&, file = file](std::size_t first, std::size_t end) {
       const auto piece = rows.around(begin + first, begin + end);
       file->mapping().fetch(piece);
       rows.convert_to(dtype, begin + first, begin + end,

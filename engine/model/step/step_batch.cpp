@@ -366,10 +366,9 @@ void StepBatch::settle_keys() {
       if (s == filled.sequence || sequence.settled <= first) continue;
       const std::int32_t end = std::min(filled.end, sequence.settled / page_tokens_);
       for (std::int32_t index = filled.begin; index < end; ++index) {
-        if (ids[static_cast<std::size_t>(sequence.pages + index)] !=
-            ids[static_cast<std::size_t>(pages + index)]) {
-          continue;
-        }
+        const std::int32_t own = sequence.pages + index;
+        const std::int32_t written = pages + index;
+        if (ids[static_cast<std::size_t>(own)] != ids[static_cast<std::size_t>(written)]) continue;
         sequence.settled = first;
         break;
       }

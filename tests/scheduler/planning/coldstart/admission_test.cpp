@@ -178,7 +178,11 @@ TEST(Admission, IsNeverWorseThanAllAtOnceNorOutOfOrder) {
     ASSERT_EQ(plan.steps.size(), static_cast<std::size_t>(plan.turns.back()) + 1);
     for (std::size_t i = static_cast<std::size_t>(under_way); i < plan.turns.size(); ++i) {
       const auto& cold = plan.steps[static_cast<std::size_t>(plan.turns[i])].adapters;
-      EXPECT_EQ(std::ranges::count(cold, static_cast<std::int32_t>(i)), 1) << "adapter " << i;
+      const auto times = std::ranges::count(cold, static_cast<std::int32_t>(i));
+      EXPECT_LE(times, 1) << "adapter " << i;
+      // A step that starts later may find that the adapter has arrived.
+      const bool starts_at_once = plan.turns[i] == 0 && request.starts_in == 0;
+      EXPECT_TRUE(!starts_at_once || times == 1) << "adapter " << i;
     }
     EXPECT_LE(mean_end(plan), plan_handoff(costs, request).layer_ends.back() * (1 + 1e-9));
   }
