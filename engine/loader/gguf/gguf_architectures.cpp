@@ -149,6 +149,7 @@ Result<const GgufArchitecture*> gguf_architecture(const GgufModel& model) {
   const auto found = std::ranges::find(kArchitectures, name, &GgufArchitecture::name);
   if (found != kArchitectures.end()) return &*found;
   std::vector<std::string_view> names;
+  names.reserve(kArchitectures.size());
   for (const GgufArchitecture& each : kArchitectures) names.push_back(each.name);
   return invalid("architecture '{}' is not supported in GGUF files; {} are", shown_text(name),
                  fmt::join(names, ", "));
