@@ -29,6 +29,10 @@ void PrefixCache::Position::clear() {
   for (std::int32_t index = depth_; index-- > given_back_; node = node->parent) {
     ++node->windowed_uses;
   }
+  leave();
+}
+
+void PrefixCache::Position::leave() {
   give_back_before(static_cast<std::size_t>(depth_));
   if (node_ != nullptr) cache_->leave(*node_);
   node_ = nullptr;
@@ -49,12 +53,11 @@ void PrefixCache::Position::give_back_before(std::size_t index) {
 void PrefixCache::Position::take_back() {
   std::int32_t index = depth_;
   for (Node* node = node_; node != nullptr && node->parent != nullptr; node = node->parent) {
-    // One use is that which enter() counted, the other the end that clear() is about to count.
-    if (--index >= given_back_) node->windowed_uses -= 2;
+    if (--index >= given_back_) --node->windowed_uses;
     --node->uses;
     node->worth = cache_->worth_now(*node);  // no node of the path is in the idle set
   }
-  clear();
+  leave();
 }
 
 PrefixCache::PrefixCache(PagePool& pool, int hash_bits)

@@ -65,6 +65,7 @@ class PrefixCache final : public Reclaimable {
 
    private:
     friend class PrefixCache;
+    void leave();
     PrefixCache* cache_ = nullptr;
     Node* node_ = nullptr;
     std::int32_t depth_ = 0;

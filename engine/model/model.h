@@ -96,8 +96,8 @@ class Model {
   ModelLimits limits_;
   ModelWeights weights_;
   std::vector<Buffer> rotary_;
-  // Of each rotary embedding, f32: [positions, 2, pairs] angles; or, if it depends on lengths,
-  // [choices, pairs] frequencies.
+  // A tensor for each rotary embedding, f32: [positions, 2, pairs] angles; or, if it depends on
+  // lengths, [choices, pairs] frequencies.
   std::vector<TensorView> rotary_views_;
   Buffer query_scale_memory_;
   TensorView query_scales_;  // [positions] f32; rank 0: no layer scales its queries

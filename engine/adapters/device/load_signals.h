@@ -1,4 +1,4 @@
-// What the device is told about loads in flight, and how long the link to it takes for them.
+// The signals by which a device sees loads in flight, and the time that the link takes for them.
 #pragma once
 
 #include <algorithm>

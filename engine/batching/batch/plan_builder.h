@@ -27,7 +27,8 @@ struct PlannedEntry {
 };
 
 // Fills in both outputs, in the order of `scheduled`, and lets the sequences enter the step: until
-// it has ended, their next tokens are placeholders. The adapters must be on the device or loading.
+// it has ended, the tokens that it samples are unknown (SequenceTokens). The adapters must be on
+// the device or loading.
 void build_plan(std::span<const ScheduledSequence> scheduled,
                 std::span<const TokenId> eos_token_ids, const DeviceTier& tier, StepPlan& plan,
                 std::vector<PlannedEntry>& entries);

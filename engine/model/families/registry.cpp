@@ -148,7 +148,8 @@ Result<ModelSpec> read_spec(const Json& json) {
   return spec;
 }
 
-// What differs between a GGUF file's tensors and those of the checkpoint that its config describes.
+// Sets in `spec` how a GGUF file's tensors differ from those of the checkpoint that its config
+// describes.
 Status adapt_to_gguf(const std::filesystem::path& path, ModelSpec& spec) {
   TANDEM_ASSIGN(const GgufModel model, GgufModel::open(path));
   spec.norm_adds_one = false;  // it is added in the file

@@ -18,7 +18,7 @@ struct BlockInput {
   bool wanted = true;  // false: no block follows
 };
 BlockInput input_of_attention(const Layer& layer);
-// Of a parallel feed-forward part, which reads what attention has read: none.
+// A parallel feed-forward part has none, as it reads what attention has read.
 BlockInput input_of_mlp(const Layer& layer);
 
 // Writes the input to step.work.x, from a residual that is complete.

@@ -59,7 +59,7 @@ class ClusterModels {
   std::span<const AdapterHold> holds(const ClusterModel& model) const {
     return index_.holds(model.adapter);
   }
-  // Of each known adapter, in the order of names.
+  // Returns the places of each known adapter, in the order of names.
   std::vector<AdapterPlaces> places() const;
 
   // Sets all adapters that every engine loads on request.
