@@ -96,7 +96,9 @@ class Operations {
   virtual void gemm(const GemmArgs& args) = 0;
   virtual void rotary_angles(const RotaryAnglesArgs& args) = 0;
   virtual void rope_append(const RopeAppendArgs& args) = 0;
-  // Holds for the attention operations enqueued after it, until the next plan.
+  // Holds for the attention operations with these heads (their number, KV heads and size) that are
+  // enqueued after it, until the next plan of such heads or of kAttentionPlans other shapes.
+  // Without a plan, attention is right but slow.
   virtual void plan_attention(const AttentionPlan& plan) = 0;
   virtual void attention(const AttentionArgs& args) = 0;
   virtual void swiglu(const SwigluArgs& args) = 0;

@@ -123,9 +123,13 @@ struct AttentionSequence {
   std::int32_t settled = 0;
 };
 
-// The parameters that all attention operations of a step share; set before them by
-// Stream::plan_attention. A device may split long sequences over its processors; the CPU lays that
-// out in this call, once for all layers.
+// A stream keeps the plans of so many shapes of heads: windowed layers may have others than full
+// ones.
+constexpr int kAttentionPlans = 2;
+
+// The parameters that the attention operations of a step share whose heads have one shape; set
+// before them by Stream::plan_attention. A device may split long sequences over its processors; the
+// CPU lays that out in this call, once for all layers.
 struct AttentionPlan {
   std::int32_t heads = 0;
   std::int32_t kv_heads = 0;
@@ -140,7 +144,8 @@ struct AttentionPlan {
   // The attention operations of this plan will run in a captured graph for this number of rows and
   // sequences, so launch shapes may depend on these two numbers alone.
   bool captured = false;
-  bool bounded = false;  // some of the attention operations have a window or a softcap
+  bool bounded = false;  // some of the attention operations have a window, a softcap or sinks
+  bool sinks = false;    // some have sinks
 };
 
 // out[t, h] = softmax(scale q[t, h] K^T) V over the sequence's own keys 0 .. position(t), with

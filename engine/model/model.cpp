@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <string_view>
+#include <vector>
 
 #include "base/check.h"
 #include "engine/model/layers/embedding.h"
@@ -256,21 +257,32 @@ Status Model::tune(Stream& stream) {
 }
 
 void Model::plan_attention(Stream& stream, const StepInput& input, const KvCache& cache) const {
-  const AttentionSpec& attention = part_.spec.attention();
-  AttentionPlan plan;
-  plan.heads = static_cast<std::int32_t>(attention.heads);
-  plan.kv_heads = static_cast<std::int32_t>(attention.kv_heads);
-  plan.head_dim = static_cast<std::int32_t>(attention.head_dim);
-  plan.page_tokens = cache.page_tokens();
-  plan.dtype = part_.dtype;
-  plan.sequences = input.host_sequences;
-  plan.num_sequences = input.num_sequences;
-  plan.num_rows = input.num_rows;
-  plan.captured = input.padded;
-  plan.bounded = std::ranges::any_of(part_.spec.layers, [&](const LayerSpec& layer) {
-    return window_in(input, layer.attention) != 0 || layer.attention.softcap != 0;
-  });
-  stream.plan_attention(plan);
+  std::vector<AttentionPlan> plans;
+  for (const LayerSpec& layer : part_.spec.layers) {
+    const AttentionSpec& attention = layer.attention;
+    AttentionPlan plan;
+    plan.heads = static_cast<std::int32_t>(attention.heads);
+    plan.kv_heads = static_cast<std::int32_t>(attention.kv_heads);
+    plan.head_dim = static_cast<std::int32_t>(attention.head_dim);
+    plan.page_tokens = cache.page_tokens();
+    plan.dtype = part_.dtype;
+    plan.sequences = input.host_sequences;
+    plan.num_sequences = input.num_sequences;
+    plan.num_rows = input.num_rows;
+    plan.captured = input.padded;
+    auto like = std::ranges::find_if(plans, [&](const AttentionPlan& other) {
+      return other.heads == plan.heads && other.kv_heads == plan.kv_heads &&
+             other.head_dim == plan.head_dim;
+    });
+    if (like == plans.end()) {
+      if (plans.size() == kAttentionPlans) continue;
+      like = plans.insert(plans.end(), plan);
+    }
+    like->sinks = like->sinks || attention.sinks;
+    like->bounded =
+        like->bounded || like->sinks || window_in(input, attention) != 0 || attention.softcap != 0;
+  }
+  for (const AttentionPlan& plan : plans) stream.plan_attention(plan);
 }
 
 void Model::sample(Stream& stream, const StepInput& input, SampledToken* out,

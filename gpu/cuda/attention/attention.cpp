@@ -55,13 +55,16 @@ Status Attention::allocate() {
   if (hopper_) TANDEM_TRY(prepare_hopper_prefill());
   const std::size_t plan_bytes = planner_.max_bytes();
   const auto blocks = static_cast<std::size_t>(planner_.max_split_blocks());
-  TANDEM_TRY(cuda_status(cudaMalloc(reinterpret_cast<void**>(&plan_), plan_bytes),
-                         "allocating attention plans"));
   TANDEM_TRY(cuda_status(cudaMalloc(reinterpret_cast<void**>(&partial_),
-                                    blocks * TileItem::kRows * (256 + 2) * sizeof(float)),
+                                    blocks * TileItem::kRows *
+                                        (AttentionPlanner::kPartialColumns + 2) * sizeof(float)),
                          "allocating partial results of attention"));
-  // Blocks past the last item read their item before they find out that there is none.
-  TANDEM_TRY(cuda_status(cudaMemset(plan_, 0, plan_bytes), "clearing attention plans"));
+  for (Plan& plan : plans_) {
+    TANDEM_TRY(cuda_status(cudaMalloc(reinterpret_cast<void**>(&plan.bytes), plan_bytes),
+                           "allocating attention plans"));
+    // Blocks past the last item read their item before they find out that there is none.
+    TANDEM_TRY(cuda_status(cudaMemset(plan.bytes, 0, plan_bytes), "clearing attention plans"));
+  }
   const std::size_t counters = blocks * sizeof(std::uint32_t);
   TANDEM_TRY(cuda_status(cudaMalloc(reinterpret_cast<void**>(&arrived_), counters),
                          "allocating counters of attention"));
@@ -83,62 +86,77 @@ Attention::~Attention() {
   }
   cudaFree(arrived_);
   cudaFree(partial_);
-  cudaFree(plan_);
+  for (const Plan& plan : plans_) cudaFree(plan.bytes);
+}
+
+Attention::Plan* Attention::plan_of(std::int64_t heads, std::int64_t kv_heads,
+                                    std::int64_t head_dim) {
+  for (Plan& plan : plans_) {
+    if (plan.heads == heads && plan.kv_heads == kv_heads && plan.head_dim == head_dim) return &plan;
+  }
+  return nullptr;
 }
 
 Status Attention::plan(const AttentionPlan& plan, cudaStream_t stream) {
+  Plan* place = plan_of(plan.heads, plan.kv_heads, plan.head_dim);
+  if (place == nullptr) {
+    place = &plans_[next_plan_];
+    next_plan_ = (next_plan_ + 1) % plans_.size();
+  }
   Slot& slot = ring_[static_cast<std::size_t>(next_)];
   next_ = (next_ + 1) % kRing;
   TANDEM_TRY(cuda_status(cudaEventSynchronize(slot.copied), "waiting for an attention plan"));
-  planned_ = planner_.plan(plan, slot.pinned);
-  heads_ = plan.heads;
-  kv_heads_ = plan.kv_heads;
-  head_dim_ = plan.head_dim;
-  if (!planned_.fits) return {};
-  TANDEM_TRY(launch_upload(plan_, slot.pinned, planned_.bytes, stream));
+  place->heads = plan.heads;
+  place->kv_heads = plan.kv_heads;
+  place->head_dim = plan.head_dim;
+  place->planned = planner_.plan(plan, slot.pinned);
+  if (!place->planned.fits) return {};
+  TANDEM_TRY(launch_upload(place->bytes, slot.pinned, place->planned.bytes, stream));
   return cuda_status(cudaEventRecord(slot.copied, stream), "copying an attention plan");
 }
 
 Status Attention::run(const AttentionArgs& args, cudaStream_t stream) {
   if (args.q.rows() == 0 || args.num_sequences == 0) return {};
-  const bool planned = planned_.fits && args.q.dim[1] == heads_ && args.kv_heads == kv_heads_ &&
-                       args.q.cols() == head_dim_;
-  const bool tiled = planned && args.sinks.rank == 0 && keys_aligned(args) &&
-                     rows_aligned(args.q, 4) && rows_aligned(args.out, 4);
-  const bool prefill = planned_.prefill_tiles > 0 || planned_.hopper_tiles > 0;
-  if (!tiled || (prefill && (!rows_aligned(args.q, 16) || !rows_aligned(args.out, 16) ||
-                             !args.out.is_dense()))) {
+  const Plan* const plan = plan_of(args.q.dim[1], args.kv_heads, args.q.cols());
+  if (plan == nullptr || !plan->planned.fits || !keys_aligned(args) || !rows_aligned(args.q, 4) ||
+      !rows_aligned(args.out, 4)) {
     return launch_simple_attention(args, stream);
   }
-  if (planned_.hopper_tiles > 0) {
+  const PlannedAttention& planned = plan->planned;
+  const bool prefill = planned.prefill_tiles > 0 || planned.hopper_tiles > 0;
+  if (prefill &&
+      (!rows_aligned(args.q, 16) || !rows_aligned(args.out, 16) || !args.out.is_dense())) {
+    return launch_simple_attention(args, stream);
+  }
+  if (planned.hopper_tiles > 0) {
     TANDEM_TRY(launch_hopper_prefill(
         {.attention = args,
-         .tiles = reinterpret_cast<const PromptTile*>(plan_ + planned_.hopper),
-         .num_tiles = planned_.hopper_tiles,
+         .tiles = reinterpret_cast<const PromptTile*>(plan->bytes + planned.hopper),
+         .num_tiles = planned.hopper_tiles,
          .processors = num_processors_},
         stream));
   } else if (prefill) {
     const auto array = [&](std::size_t offset) {
-      return reinterpret_cast<std::int32_t*>(plan_ + offset);
+      return reinterpret_cast<std::int32_t*>(plan->bytes + offset);
     };
     TANDEM_TRY(launch_prefill_attention({.attention = args,
-                                         .num_tiles = planned_.prefill_tiles,
-                                         .num_requests = planned_.prefill_requests,
-                                         .request_of_tile = array(planned_.request_of_tile),
-                                         .tile_in_request = array(planned_.tile_in_request),
-                                         .zeros = array(planned_.zeros),
-                                         .row_begin = array(planned_.row_begin),
-                                         .page_begin = array(planned_.page_begin),
-                                         .last_page_tokens = array(planned_.last_page_tokens)},
+                                         .num_tiles = planned.prefill_tiles,
+                                         .num_requests = planned.prefill_requests,
+                                         .request_of_tile = array(planned.request_of_tile),
+                                         .tile_in_request = array(planned.tile_in_request),
+                                         .zeros = array(planned.zeros),
+                                         .row_begin = array(planned.row_begin),
+                                         .page_begin = array(planned.page_begin),
+                                         .last_page_tokens = array(planned.last_page_tokens)},
                                         stream));
   }
   return launch_tiled_attention(
       {.attention = operands_of(args),
        .dtype = args.q.dtype,
-       .num_items = reinterpret_cast<const std::int32_t*>(plan_),
-       .items = reinterpret_cast<const TileItem*>(plan_ + PlannedAttention::kItems),
-       .grid_items = planned_.grid_items,
-       .log_cluster = planned_.log_cluster,
+       .num_items = reinterpret_cast<const std::int32_t*>(plan->bytes),
+       .items = reinterpret_cast<const TileItem*>(plan->bytes + PlannedAttention::kItems),
+       .grid_items = planned.grid_items,
+       .log_cluster = planned.log_cluster,
        .partial = partial_,
        .arrived = arrived_},
       stream);

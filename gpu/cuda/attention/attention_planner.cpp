@@ -67,6 +67,11 @@ std::size_t AttentionPlanner::max_bytes() const {
   return PlannedAttention::kItems + items * sizeof(TileItem) + (9 * tiles + 2) * 4 + 6 * 16;
 }
 
+std::int32_t AttentionPlanner::max_split_items(const AttentionPlan& plan) const {
+  const std::int32_t wide = plan.head_dim > kPartialColumns ? 2 : 1;
+  return max_split_blocks_ / wide / plan.kv_heads;
+}
+
 bool AttentionPlanner::choose_prompts(const AttentionPlan& plan, std::int32_t group) {
   prefill_.clear();
   prefill_tiles_ = 0;
@@ -75,7 +80,7 @@ bool AttentionPlanner::choose_prompts(const AttentionPlan& plan, std::int32_t gr
   const std::int32_t packed_rows = prefill_tile_rows(plan.dtype, plan.head_dim);
   const std::int32_t rows =
       hopper_ ? hopper_prefill_rows(plan.dtype, plan.head_dim, plan.bounded) : 0;
-  if (packed_rows == 0) return true;
+  if (packed_rows == 0 || (plan.sinks && rows == 0)) return true;
   std::int64_t tiles = 0;         // tiles of Hopper's kernel
   std::int64_t packed_tiles = 0;  // tiles of FlashAttention-2's kernel
   double work = 0;                // rows x keys that their blocks compute, padding included
@@ -95,7 +100,8 @@ bool AttentionPlanner::choose_prompts(const AttentionPlan& plan, std::int32_t gr
     tiles += of_rows;
     work += 1.0 * of_rows * rows * group * sequence.kv_len;
   }
-  const bool hopper = rows > 0 && work <= kHopperSpeed * packed_work;
+  // FlashAttention-2's kernel knows no sinks.
+  const bool hopper = rows > 0 && (plan.sinks || work <= kHopperSpeed * packed_work);
   const std::int64_t blocks = hopper ? tiles * plan.heads : packed_tiles * plan.kv_heads;
   const std::int32_t fewest = hopper && longest > kShortPrompt ? slots_ / 10 : slots_ / 4;
   // Too few to occupy the GPU. The tiled kernel has more blocks, and also cuts the keys.
@@ -143,7 +149,7 @@ bool AttentionPlanner::gather_tiles(const AttentionPlan& plan, std::int32_t grou
 // launches keep their clusters when longer contexts are cut into more items.
 AttentionPlanner::Cut AttentionPlanner::choose_cut(const AttentionPlan& plan, std::int32_t bound,
                                                    std::int32_t log_cluster) const {
-  const std::int32_t max_items = std::min(bound, max_split_blocks_ / plan.kv_heads);
+  const std::int32_t max_items = std::min(bound, max_split_items(plan));
   Cut best{kWholeTile, plan.captured ? log_cluster : 0};
   double best_time = std::numeric_limits<double>::max();
   const auto count_items = [&](const Cut& cut) {
@@ -291,7 +297,6 @@ PlannedAttention AttentionPlanner::plan(const AttentionPlan& plan, std::byte* to
   const std::int32_t group = plan.heads / plan.kv_heads;
   if (!gather_tiles(plan, group)) return planned;
 
-  const std::int32_t max_split = max_split_blocks_ / plan.kv_heads;
   std::int32_t bound = limits_.items;
   std::int32_t log_cluster = hopper_ ? log2_of(kMaxTileCluster) : 0;
   if (plan.captured) {
@@ -302,7 +307,7 @@ PlannedAttention AttentionPlanner::plan(const AttentionPlan& plan, std::byte* to
                  plan.num_rows * group / TileItem::kRows + plan.num_sequences);
     const std::int32_t room =
         std::max(whole + slots_ / 2 / plan.kv_heads, std::min(4 * whole, slots_ / plan.kv_heads));
-    bound = std::max(whole, std::min(max_split, room));
+    bound = std::max(whole, std::min(max_split_items(plan), room));
     const std::int32_t blocks = std::max(whole, 1) * plan.kv_heads;
     const std::int32_t room_together = std::min(bound * plan.kv_heads, slots_ / 2) / blocks;
     log_cluster = std::min(log_cluster, log2_of(std::max(room_together, 1)));

@@ -50,7 +50,9 @@ class AttentionPlanner {
 
   std::size_t max_bytes() const;
   // A bound on blocks (items x KV heads) with partial results, and on counters (tiles x KV heads).
+  // A block of heads of 512 counts twice as one with partial results.
   std::int32_t max_split_blocks() const { return max_split_blocks_; }
+  static constexpr std::int32_t kPartialColumns = 256;  // of a block's partial results
 
  private:
   struct Tile {
@@ -62,6 +64,8 @@ class AttentionPlanner {
 
   // Chooses the sequences for a prompt kernel and their tiles; false: there are too many tiles.
   bool choose_prompts(const AttentionPlan& plan, std::int32_t group);
+  // A bound on the items of tiles that are cut.
+  std::int32_t max_split_items(const AttentionPlan& plan) const;
   bool gather_tiles(const AttentionPlan& plan, std::int32_t group);
   struct Cut {
     std::int32_t span;         // maximum number of keys per item

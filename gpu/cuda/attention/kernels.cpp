@@ -28,7 +28,8 @@ AttentionOperands operands_of(const AttentionArgs& args) {
 
 bool tiled_supports(DType dtype, std::int64_t head_dim) {
   return (dtype == DType::bf16 || dtype == DType::f16) &&
-         (head_dim == 64 || head_dim == 96 || head_dim == 128 || head_dim == 256);
+         (head_dim == 64 || head_dim == 96 || head_dim == 128 || head_dim == 256 ||
+          head_dim == 512);
 }
 
 Status launch_tiled_attention(const TiledArgs& args, cudaStream_t stream) {

@@ -71,7 +71,7 @@ struct TiledArgs {
   std::uint32_t* arrived = nullptr;  // [tiles, kv_heads], zero before and after
 };
 
-// f16 or bf16; d of 64, 96, 128, 256; 16-byte aligned keys, 4-byte aligned rows of q and out.
+// f16 or bf16; d of 64, 96, 128, 256, 512; 16-byte aligned keys, 4-byte aligned rows of q and out.
 bool tiled_supports(DType dtype, std::int64_t head_dim);
 Status launch_tiled_attention(const TiledArgs& args, cudaStream_t stream);
 // Called once before the first launch, for kernels that need more shared memory than the default.
@@ -98,7 +98,7 @@ std::int32_t prefill_tile_rows(DType dtype, std::int64_t head_dim);
 // Requires dense `out`, and 16-byte aligned keys and rows of q.
 Status launch_prefill_attention(const PrefillArgs& args, cudaStream_t stream);
 
-// ---- simple: any dtype, d up to 512, any stride, sinks -----------------------------------------
+// ---- simple: any dtype, d up to 512, any stride -----------------------------------------------
 
 constexpr std::int64_t kMaxSimpleHeadDim = 512;
 Status launch_simple_attention(const AttentionArgs& args, cudaStream_t stream);

@@ -1,6 +1,6 @@
 // out[t, h] = softmax(scale q[t, h] K^T) V, in the simplest form. One block per row, sequence and
 // query head; its warps take every kWarps-th key, a lane holds d / 32 of the output. Grid: max_rows
-// x sequences x heads. Not tuned: it serves f32, sinks, and head sizes and strides that the other
+// x sequences x heads. Not tuned: it serves f32, and head sizes and strides that the other
 // kernels do not support.
 #include <cmath>
 

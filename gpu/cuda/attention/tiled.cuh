@@ -1,14 +1,15 @@
 // S = scale Q K^T, P = softmax(S), out = P V for one tile of 16 packed query rows and a span of
 // keys.
 //
-// Grid: KV heads x items. Each warp of a block takes every kWarps-th group of 16 keys through its
-// own ring of cp.async stages, so the main loop has no block-wide barrier: copies of kStages - 1
-// groups are in flight per warp, at least 64 KB per multiprocessor, as needed to keep the memory
-// busy. Bound by reading K and V once; the tensor cores would be 4 times as fast, even with one
-// valid row of 16, so the kernel is the same for every group size. With a window, an item takes
-// only the keys of its span that a row of its tile sees, which may be none (kBounded). Warps, and
-// then the items of a tile, are merged by their softmax maxima: items through shared memory if
-// their blocks form one cluster, otherwise by the last block of the tile to arrive.
+// Grid: KV heads x items. Each team of a block's warps takes every kTeams-th group of 16 keys
+// through its own ring of cp.async stages, so the main loop has no block-wide barrier: copies of
+// kStages - 1 groups are in flight per team, at least 64 KB per multiprocessor, as needed to keep
+// the memory busy. Bound by reading K and V once; the tensor cores would be 4 times as fast, even
+// with one valid row of 16, so the kernel is the same for every group size. With a window, an item
+// takes only the keys of its span that a row of its tile sees, which may be none (kBounded). Teams,
+// and then the items of a tile, are merged by their softmax maxima: items through shared memory if
+// their blocks form one cluster, otherwise by the last block of the tile to arrive. Sinks join the
+// sums at the end.
 #pragma once
 
 #include <cmath>
@@ -37,6 +38,7 @@ class TiledWarp {
         item_(item),
         kv_head_(kv_head),
         lane_(static_cast<int>(threadIdx.x) % 32),
+        member_(static_cast<int>(threadIdx.x) / 32 % Shape::kTeamWarps),
         group_(args_.group),
         values_(static_cast<std::int64_t>(args_.kv_heads) * args_.cache.page_tokens * kD),
         shared_(shared_address(shared)) {}
@@ -55,16 +57,18 @@ class TiledWarp {
   __device__ void copy(int stage, int first, std::int64_t place) const {
     const std::uint32_t to = shared_ + stage * 2 * Shape::kTileBytes;
     const T* base = static_cast<const T*>(args_.cache.base);
-    std::int64_t from[Shape::kChunks / 2];  // all shuffles first, so that latencies overlap
+    constexpr int kPieces = Shape::kKeys * Shape::kChunks / Shape::kTeamThreads;
+    const int thread = member_ * 32 + lane_;
+    std::int64_t from[kPieces];  // all shuffles first, so that latencies overlap
 #pragma unroll
-    for (int i = 0; i < Shape::kChunks / 2; ++i) {
-      const int piece = lane_ + 32 * i;
+    for (int i = 0; i < kPieces; ++i) {
+      const int piece = thread + Shape::kTeamThreads * i;
       from[i] = __shfl_sync(~0U, place, piece / Shape::kChunks) + piece % Shape::kChunks * 8;
     }
 #pragma unroll
-    for (int i = 0; i < Shape::kChunks / 2; ++i) {
-      const int row = (lane_ + 32 * i) / Shape::kChunks;
-      const int chunk = (lane_ + 32 * i) % Shape::kChunks;
+    for (int i = 0; i < kPieces; ++i) {
+      const int row = (thread + Shape::kTeamThreads * i) / Shape::kChunks;
+      const int chunk = (thread + Shape::kTeamThreads * i) % Shape::kChunks;
       const bool valid = first + row < item_.end_key;
       copy16_async(to + Shape::place(row, chunk), base + from[i], valid, once_);
       copy16_async(to + Shape::kTileBytes + Shape::place(row, chunk), base + from[i] + values_,
@@ -147,7 +151,7 @@ class TiledWarp {
     }
     if (__any_sync(~0U, keep[0] != 1.0F || keep[1] != 1.0F)) {
 #pragma unroll
-      for (int i = 0; i < kD / 8; ++i) {
+      for (int i = 0; i < Shape::kColumns / 8; ++i) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) out_[i][j] *= keep[j / 2];
       }
@@ -155,15 +159,27 @@ class TiledWarp {
     const std::uint32_t values = keys + Shape::kTileBytes;
     // Matrices: keys 0..7 and 8..15, for two neighbouring groups of 8 columns.
 #pragma unroll
-    for (int i = 0; i < kD / 16; ++i) {
+    for (int i = 0; i < Shape::kColumns / 16; ++i) {
+      const int chunk = member_ * Shape::kColumns / 8 + 2 * i + lane_ / 16;
       std::uint32_t v[4];
-      load_matrices_transposed(v, values + Shape::place(lane_ % 16, 2 * i + lane_ / 16));
+      load_matrices_transposed(v, values + Shape::place(lane_ % 16, chunk));
       multiply_add<T>(out_[2 * i], p, v[0], v[1]);
       multiply_add<T>(out_[2 * i + 1], p, v[2], v[3]);
     }
   }
 
-  // Stores the warp's state in shared memory: out [rows, stride], max [rows], sum [rows].
+  // Waits until all of the team's threads are here, and orders what they wrote to shared memory.
+  __device__ void meet() const {
+    if constexpr (Shape::kTeamWarps == 1) {
+      __syncwarp();
+    } else {
+      const int team = static_cast<int>(threadIdx.x) / Shape::kTeamThreads;
+      asm volatile("bar.sync %0, %1;\n" ::"r"(1 + team), "n"(Shape::kTeamThreads) : "memory");
+    }
+  }
+
+  // Stores the warp's state in its team's part of shared memory: out [rows, stride], max [rows],
+  // sum [rows].
   __device__ void leave(float* out, float* max, float* sum) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -172,13 +188,14 @@ class TiledWarp {
       total += __shfl_xor_sync(~0U, total, 1);
       total += __shfl_xor_sync(~0U, total, 2);
       if (r >= item_.count) continue;
-      if (lane_ % 4 == 0) {
+      if (lane_ % 4 == 0 && member_ == 0) {
         max[r] = max_[half];
         sum[r] = total;
       }
 #pragma unroll
-      for (int i = 0; i < kD / 8; ++i) {
-        *reinterpret_cast<float2*>(out + r * Shape::kResultStride + 8 * i + lane_ % 4 * 2) =
+      for (int i = 0; i < Shape::kColumns / 8; ++i) {
+        const int column = member_ * Shape::kColumns + 8 * i + lane_ % 4 * 2;
+        *reinterpret_cast<float2*>(out + r * Shape::kResultStride + column) =
             make_float2(out_[i][half * 2], out_[i][half * 2 + 1]);
       }
     }
@@ -189,12 +206,13 @@ class TiledWarp {
   const TileItem& item_;
   const int kv_head_;
   const int lane_;
+  const int member_;  // which warp of its team
   const int group_;
   const std::int64_t values_;  // distance from a key to its value
   const std::uint32_t shared_;
   const std::uint64_t once_ = evict_first_policy();
   std::uint32_t q_[kD / 16][4];
-  float out_[kD / 8][4] = {};
+  float out_[Shape::kColumns / 8][4] = {};
   float max_[2] = {-INFINITY, -INFINITY};
   float sum_[2] = {0, 0};
   int visible_[2];      // number of keys visible to the row, without those past the span
@@ -206,7 +224,7 @@ __global__ __launch_bounds__(TiledShape<kD>::kThreads,
                              2) void tiled_attention(const __grid_constant__ TiledArgs args) {
   using Shape = TiledShape<kD>;
   constexpr int kRows = Shape::kRows;
-  constexpr int kStride = Shape::kWarps * Shape::kKeys;
+  constexpr int kStride = Shape::kTeams * Shape::kKeys;
   extern __shared__ __align__(128) char shared[];
   // KV heads vary fastest, so that most blocks without an item come last.
   const auto index = static_cast<std::int32_t>(blockIdx.y);
@@ -225,12 +243,12 @@ __global__ __launch_bounds__(TiledShape<kD>::kThreads,
   // it, as it would delay their merging: 1 % more time for one row (H200).
   const bool whole = item.num_items == 1;
   if (whole) allow_next_kernel();
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  TiledWarp<T, kD, kBounded> state(args, item, kv_head, shared + warp * Shape::kWarpBytes);
+  const int team = static_cast<int>(threadIdx.x) / Shape::kTeamThreads;
+  TiledWarp<T, kD, kBounded> state(args, item, kv_head, shared + team * Shape::kTeamBytes);
 
   // Items and page ids were copied before the step's first kernel, and settled keys were written
   // even before that; q and the newest keys may still be missing.
-  const int first = item.begin_key + warp * Shape::kKeys;
+  const int first = item.begin_key + team * Shape::kKeys;
   std::int64_t place[Shape::kStages];
 #pragma unroll
   for (int stage = 0; stage < Shape::kStages; ++stage) {
@@ -254,7 +272,7 @@ __global__ __launch_bounds__(TiledShape<kD>::kThreads,
   int stage = 0;
   for (int key = first; key < item.end_key; key += kStride) {
     wait_for_copies<Shape::kStages - 2>();
-    __syncwarp();  // all lanes' copies have landed, and the previous stage has been read
+    state.meet();  // the team's copies have landed, and the previous stage has been read
     const int ahead = key + (Shape::kStages - 1) * kStride;
     const int free_stage = stage == 0 ? Shape::kStages - 1 : stage - 1;
     if (ahead < item.end_key) {
@@ -266,10 +284,10 @@ __global__ __launch_bounds__(TiledShape<kD>::kThreads,
     stage = stage + 1 == Shape::kStages ? 0 : stage + 1;
   }
   wait_for_copies<0>();
-  __syncthreads();  // the stages' memory now holds the warps' results
+  __syncthreads();  // the stages' memory now holds the teams' results
   const TiledParts<kD> parts(shared);
-  state.leave(parts.out + warp * kRows * Shape::kResultStride, parts.max + warp * kRows,
-              parts.sum + warp * kRows);
+  state.leave(parts.out + team * kRows * Shape::kResultStride, parts.max + team * kRows,
+              parts.sum + team * kRows);
   __syncthreads();
   if (!whole) allow_next_kernel();
 
@@ -278,7 +296,7 @@ __global__ __launch_bounds__(TiledShape<kD>::kThreads,
                             (item.first_item + item.num_items - 1) >> args.log_cluster;
   float* const partial =
       args.partial + (static_cast<std::int64_t>(index) * gridDim.x + kv_head) * Shape::kPart;
-  mix_warps<T, kD>(args, item, kv_head, parts, whole ? nullptr : together ? parts.mixed : partial);
+  mix_teams<T, kD>(args, item, kv_head, parts, whole ? nullptr : together ? parts.mixed : partial);
   if (whole) return;
   if (together) {
     cluster_arrive();

@@ -12,8 +12,10 @@ Status launch_tiled_bf16(const TiledArgs& args, cudaStream_t stream) {
       return launch_tiled<__nv_bfloat16, 96>(args, stream);
     case 128:
       return launch_tiled<__nv_bfloat16, 128>(args, stream);
-    default:
+    case 256:
       return launch_tiled<__nv_bfloat16, 256>(args, stream);
+    default:
+      return launch_tiled<__nv_bfloat16, 512>(args, stream);
   }
 }
 
@@ -21,7 +23,8 @@ Status prepare_tiled_bf16() {
   TANDEM_TRY((prepare_tiled<__nv_bfloat16, 64>()));
   TANDEM_TRY((prepare_tiled<__nv_bfloat16, 96>()));
   TANDEM_TRY((prepare_tiled<__nv_bfloat16, 128>()));
-  return prepare_tiled<__nv_bfloat16, 256>();
+  TANDEM_TRY((prepare_tiled<__nv_bfloat16, 256>()));
+  return prepare_tiled<__nv_bfloat16, 512>();
 }
 
 }  // namespace tandem::cuda

@@ -12,8 +12,10 @@ Status launch_tiled_f16(const TiledArgs& args, cudaStream_t stream) {
       return launch_tiled<__half, 96>(args, stream);
     case 128:
       return launch_tiled<__half, 128>(args, stream);
-    default:
+    case 256:
       return launch_tiled<__half, 256>(args, stream);
+    default:
+      return launch_tiled<__half, 512>(args, stream);
   }
 }
 
@@ -21,7 +23,8 @@ Status prepare_tiled_f16() {
   TANDEM_TRY((prepare_tiled<__half, 64>()));
   TANDEM_TRY((prepare_tiled<__half, 96>()));
   TANDEM_TRY((prepare_tiled<__half, 128>()));
-  return prepare_tiled<__half, 256>();
+  TANDEM_TRY((prepare_tiled<__half, 256>()));
+  return prepare_tiled<__half, 512>();
 }
 
 }  // namespace tandem::cuda

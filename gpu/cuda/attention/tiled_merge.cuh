@@ -1,4 +1,4 @@
-// Merges the parts of a tile into its result: first those of a block's warps, then those of several
+// Merges the parts of a tile into its result: first those of a block's teams, then those of several
 // blocks, through the shared memory of their cluster or through L2. A part is out [rows, d] over
 // its own keys, not yet divided by the sum, and each row's maximum and sum [rows, 2]; exponents are
 // to base 2.
@@ -17,16 +17,16 @@ namespace tandem::cuda {
 template <int kD>
 struct TiledParts {
   using Shape = TiledShape<kD>;
-  float* out;    // [warps, rows, stride]
-  float* max;    // [warps, rows]
-  float* sum;    // [warps, rows]
+  float* out;    // [teams, rows, stride]
+  float* max;    // [teams, rows]
+  float* sum;    // [teams, rows]
   float* mixed;  // the block's part, where a cluster merges
 
   __device__ explicit TiledParts(char* shared)
       : out(reinterpret_cast<float*>(shared)),
-        max(out + Shape::kWarps * Shape::kRows * Shape::kResultStride),
-        sum(max + Shape::kWarps * Shape::kRows),
-        mixed(sum + Shape::kWarps * Shape::kRows) {}
+        max(out + Shape::kTeams * Shape::kRows * Shape::kResultStride),
+        sum(max + Shape::kTeams * Shape::kRows),
+        mixed(sum + Shape::kTeams * Shape::kRows) {}
 };
 
 // Returns where row r of the tile goes.
@@ -53,10 +53,23 @@ __device__ __forceinline__ void add_columns(float (&sum)[4], float factor, const
   sum[3] += factor * part.w;
 }
 
-// Merges the warps' parts, which are in shared memory: into the tile's rows if there are no other
+// What row r of the tile is multiplied by, once merged: `sum` is that of its exponents over
+// `highest`, which the sink of its head belongs to. 0 if it sees no key.
+__device__ __forceinline__ float share_of(const AttentionOperands& args, const TileItem& item,
+                                          int kv_head, int r, float highest, float sum) {
+  constexpr float kLog2E = 1.4426950408889634F;
+  if (sum == 0) return 0;
+  if (args.sinks != nullptr) {
+    const int head = kv_head * args.group + (item.packed + r) % args.group;
+    sum += exp2f(args.sinks[head] * kLog2E - highest);
+  }
+  return 1.0F / sum;
+}
+
+// Merges the teams' parts, which are in shared memory: into the tile's rows if there are no other
 // parts (`to` is null), otherwise into the part `to`.
 template <typename T, int kD>
-__device__ __forceinline__ void mix_warps(const TiledArgs& args, const TileItem& item, int kv_head,
+__device__ __forceinline__ void mix_teams(const TiledArgs& args, const TileItem& item, int kv_head,
                                           const TiledParts<kD>& parts, float* to) {
   using Shape = TiledShape<kD>;
   constexpr int kRows = Shape::kRows;
@@ -75,11 +88,11 @@ __device__ __forceinline__ void mix_warps(const TiledArgs& args, const TileItem&
       const int r = i / (kD / 4);
       const int column = i % (kD / 4) * 4;
 #pragma unroll
-      for (int w = 0; w < Shape::kWarps; ++w) {
+      for (int w = 0; w < Shape::kTeams; ++w) {
         highest[b] = fmaxf(highest[b], parts.max[w * kRows + r]);
       }
 #pragma unroll
-      for (int w = 0; w < Shape::kWarps; ++w) {
+      for (int w = 0; w < Shape::kTeams; ++w) {
         const int row = w * kRows + r;
         const float each = parts.max[row];
         const float factor = each == -INFINITY ? 0.0F : exp2f(each - highest[b]);
@@ -97,7 +110,7 @@ __device__ __forceinline__ void mix_warps(const TiledArgs& args, const TileItem&
       const int column = i % (kD / 4) * 4;
       if (to == nullptr) {
         store_columns(row_of<T>(args.attention, item, kv_head, r) + column, mixed[b],
-                      total[b] == 0 ? 0.0F : 1.0F / total[b]);
+                      share_of(args.attention, item, kv_head, r, highest[b], total[b]));
         continue;
       }
       *reinterpret_cast<float4*>(to + 4 * i) =
@@ -165,7 +178,7 @@ __device__ void merge_items(const TiledArgs& args, const TileItem& item, int kv_
       }
     }
     store_columns(row_of<T>(args.attention, item, kv_head, r) + i % (kD / 4) * 4, mixed,
-                  total == 0 ? 0.0F : 1.0F / total);
+                  share_of(args.attention, item, kv_head, r, highest, total));
   }
 }
 
@@ -202,7 +215,7 @@ __device__ void merge_in_cluster(const TiledArgs& args, const TileItem& item, in
       add_columns(mixed, factor, parts[j]);
     }
     store_columns(row_of<T>(args.attention, item, kv_head, r) + i % (kD / 4) * 4, mixed,
-                  total == 0 ? 0.0F : 1.0F / total);
+                  share_of(args.attention, item, kv_head, r, highest, total));
   }
 }
 

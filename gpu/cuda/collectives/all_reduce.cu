@@ -88,22 +88,6 @@ __device__ __forceinline__ void add_up(const ShownParts& shown, std::int32_t siz
   }
 }
 
-// Called by all threads of the block. `turn` alternates between 0 and 1, since the slowest warp may
-// still read the sums of the previous call.
-__device__ __forceinline__ float block_sum(float value, int turn) {
-  __shared__ float sums[2][kMostThreads / 32];
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    value += __shfl_xor_sync(0xffffffffU, value, offset);
-  }
-  if (threadIdx.x % 32 == 0) sums[turn][threadIdx.x / 32] = value;
-  __syncthreads();
-  const int warps = static_cast<int>(blockDim.x) / 32;
-  value = 0;
-  for (int warp = 0; warp < warps; ++warp) value += sums[turn][warp];
-  return value;
-}
-
 // Adds up this rank's share of the columns of the block's rows, in place.
 template <int V>
 __device__ __forceinline__ void add_up_share(const ReduceParams& p, const ShownParts& shown) {
@@ -126,6 +110,8 @@ template <typename Y, int V, int kItems, bool kHeld>
 __global__ void __launch_bounds__(kMostThreads) all_reduce(const __grid_constant__ ReduceParams p) {
   static_assert(kHeld || kItems == 1);
   __shared__ ShownParts shown;
+  // Two, in turn: the slowest warp may still read the previous row's.
+  __shared__ float sums[2][kMostThreads / 32];
   const auto width_of_items = static_cast<std::int32_t>(blockDim.x) * V;
   const auto mine = static_cast<std::int32_t>(threadIdx.x) * V;
   float weight[kItems][V];
@@ -210,7 +196,7 @@ __global__ void __launch_bounds__(kMostThreads) all_reduce(const __grid_constant
       for (std::int32_t i = mine; i < p.width; i += width_of_items) join(i);
     }
     if (p.weight == nullptr) continue;
-    const float mean = block_sum(squares, turn) / static_cast<float>(p.width);
+    const float mean = block_sum(squares, sums[turn]) / static_cast<float>(p.width);
     turn ^= 1;
     const float factor = 1.0F / sqrtf(mean + p.eps);
     if constexpr (kHeld) {

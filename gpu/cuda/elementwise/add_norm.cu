@@ -1,7 +1,9 @@
 // residual = scale (residual + norm(sum)), or scale (residual + sum); out = norm(residual), or =
-// residual. A block per row, which it reads once for each of the two means and once more to write:
-// the later reads find it in the caches. Bound by memory: sum and residual read, residual and out
-// written.
+// residual. A block per row. Bound by memory (sum and residual read, residual and out written); few
+// rows: by latency. So up to a hidden size of 8192 each thread has one vector in registers, all
+// loads are in flight at once, and those of weights before earlier kernels have ended. Longer and
+// unaligned rows are read once for each of the two means and once more to write: the later reads
+// find them in the caches.
 #include <algorithm>
 
 #include "gpu/cuda/base/dispatch.h"
@@ -13,7 +15,7 @@ namespace tandem::cuda {
 namespace {
 
 constexpr int kMostThreads = 1024;
-constexpr int kVector = 4;
+constexpr int kVector = 8;  // rows of other widths are unaligned
 
 struct AddNormParams {
   const float* sum;  // null: nothing is added
@@ -29,23 +31,60 @@ struct AddNormParams {
   float scale;
 };
 
-// The sum of all threads' values, in each of them. `sums` is not read or written by anything else
-// until the next call with another one.
-__device__ __forceinline__ float block_sum(float value, float* sums) {
+// Loads the weights of a norm; without any, ones.
+template <int V>
+__device__ __forceinline__ void load_weights(const float* from, int i, float (&to)[V]) {
 #pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    value += __shfl_xor_sync(0xffffffffU, value, offset);
+  for (int j = 0; j < V; ++j) to[j] = 1;
+  if (from != nullptr) load_row<V>(from + i, to);
+}
+
+// Rows of at most V elements a thread.
+template <typename Y, int V>
+__global__ void __launch_bounds__(kMostThreads) add_norm_held(AddNormParams p) {
+  allow_next_kernel();
+  __shared__ float sums[2][kMostThreads / 32];
+  const std::int64_t row = blockIdx.x;
+  const int column = static_cast<int>(threadIdx.x) * V;
+  const bool mine = column < p.width;
+  float* const residual = p.residual + row * p.residual_stride + column;
+  float weight[V];
+  float sum_weight[V];
+  float values[V] = {};
+  float added[V] = {};
+  if (mine) {
+    load_weights<V>(p.weight, column, weight);
+    load_weights<V>(p.sum_weight, column, sum_weight);
   }
-  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = value;
-  __syncthreads();
-  const int warps = static_cast<int>(blockDim.x) / 32;
-  value = 0;
-  for (int warp = 0; warp < warps; ++warp) value += sums[warp];
-  return value;
+  wait_for_previous_kernels();
+  if (mine) {
+    load_row<V>(residual, values);
+    if (p.sum != nullptr) load_row<V>(p.sum + row * p.sum_stride + column, added);
+  }
+  const auto factor_of = [&](const float(&x)[V], float* shared) {
+    float squares = 0;
+#pragma unroll
+    for (int j = 0; j < V; ++j) squares += x[j] * x[j];
+    return 1.0F / sqrtf(block_sum(squares, shared) / static_cast<float>(p.width) + p.eps);
+  };
+  if (p.sum != nullptr) {
+    const float factor = p.sum_weight == nullptr ? 1.0F : factor_of(added, sums[0]);
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      if (mine) values[j] = p.scale * (values[j] + added[j] * (factor * sum_weight[j]));
+    }
+    if (mine) store_row<V>(residual, values);
+  }
+  if (p.out == nullptr) return;
+  const float factor = p.weight == nullptr ? 1.0F : factor_of(values, sums[1]);
+  if (!mine) return;
+#pragma unroll
+  for (int j = 0; j < V; ++j) values[j] *= factor * weight[j];
+  store_row<V>(static_cast<Y*>(p.out) + row * p.out_stride + column, values);
 }
 
 template <typename Y, int V>
-__global__ void __launch_bounds__(kMostThreads) add_norm(AddNormParams p) {
+__global__ void __launch_bounds__(kMostThreads) add_norm_loop(AddNormParams p) {
   allow_next_kernel();
   __shared__ float sums[2][kMostThreads / 32];
   const std::int64_t row = blockIdx.x;
@@ -107,13 +146,22 @@ __global__ void __launch_bounds__(kMostThreads) add_norm(AddNormParams p) {
 
 template <typename Y>
 Status launch(const AddNormParams& p, std::int64_t rows, bool wide, cudaStream_t stream) {
-  const std::int64_t vectors = wide ? p.width / kVector : p.width;
-  const auto threads =
-      static_cast<unsigned>(std::min<std::int64_t>(ceil_div(vectors, 32) * 32, kMostThreads));
-  const LaunchShape shape{
-      .grid = dim3(static_cast<unsigned>(rows)), .block = dim3(threads), .overlap = true};
-  return wide ? launch_kernel("add_norm", shape, stream, add_norm<Y, kVector>, p)
-              : launch_kernel("add_norm", shape, stream, add_norm<Y, 1>, p);
+  constexpr const char* kName = "add_norm";
+  const auto shape = [&](int vector) {
+    const std::int64_t threads = ceil_div(ceil_div(p.width, vector), 32) * 32;
+    return LaunchShape{
+        .grid = dim3(static_cast<unsigned>(rows)),
+        .block = dim3(static_cast<unsigned>(std::min<std::int64_t>(threads, kMostThreads))),
+        .overlap = true};
+  };
+  if (!wide) return launch_kernel(kName, shape(1), stream, add_norm_loop<Y, 1>, p);
+  if (p.width <= kMostThreads * 4) {
+    return launch_kernel(kName, shape(4), stream, add_norm_held<Y, 4>, p);
+  }
+  if (p.width <= kMostThreads * 8) {
+    return launch_kernel(kName, shape(8), stream, add_norm_held<Y, 8>, p);
+  }
+  return launch_kernel(kName, shape(8), stream, add_norm_loop<Y, 8>, p);
 }
 
 }  // namespace

@@ -32,23 +32,6 @@ struct NormParams {
   float eps;
 };
 
-__device__ __forceinline__ float warp_sum(float value) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    value += __shfl_xor_sync(0xffffffffU, value, offset);
-  }
-  return value;
-}
-
-// The sum over the threads of a block; `sums`: shared memory of a value for each warp.
-__device__ __forceinline__ float block_sum(float value, float* sums) {
-  value = warp_sum(value);
-  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = value;
-  __syncthreads();
-  const int warps = blockDim.x / 32;
-  return warp_sum(threadIdx.x % 32 < warps ? sums[threadIdx.x % 32] : 0.0F);
-}
-
 template <typename X, typename Y, int kItems, bool kCentred>
 __global__ void rms_norm_block(NormParams p) {
   allow_next_kernel();

@@ -1,5 +1,5 @@
 // Row access of the row-by-row kernels: V elements at a time (8, in 16-byte accesses; 4; or 1), as
-// float.
+// float; and sums over the threads that share a row.
 #pragma once
 
 #include <cstdint>
@@ -43,6 +43,26 @@ __device__ __forceinline__ void store_row(T* to, const float (&from)[V]) {
       reinterpret_cast<RowVec<T, V>*>(to)[part] = raw;
     }
   }
+}
+
+// The sum over a warp, in each of its lanes.
+__device__ __forceinline__ float warp_sum(float value) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    value += __shfl_xor_sync(0xffffffffU, value, offset);
+  }
+  return value;
+}
+
+// The sum over a block, in each of its threads, all of which call it. `sums` is shared memory of a
+// value for each warp, which nothing else uses before the block's next barrier.
+__device__ __forceinline__ float block_sum(float value, float* sums) {
+  value = warp_sum(value);
+  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = value;
+  __syncthreads();
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  return warp_sum(lane < warps ? sums[lane] : 0.0F);
 }
 
 // True if every row (and head) begins at a multiple of 16 bytes.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -104,7 +105,8 @@ class PagedAttention : public OpsTest {
     plan.sequences = tables.sequences.data();
     plan.num_sequences = static_cast<std::int32_t>(tables.sequences.size());
     plan.num_rows = tables.rows;
-    plan.bounded = shape.window != 0 || shape.softcap != 0;
+    plan.bounded = shape.window != 0 || shape.softcap != 0 || shape.sinks;
+    plan.sinks = shape.sinks;
     return plan;
   }
 
@@ -129,9 +131,22 @@ class PagedAttention : public OpsTest {
   }
 
   // Computes attention over a random cache.
-  void check(const AttentionShape& shape) {
-    const std::int64_t pages = std::max<std::int64_t>(1, AttentionTables::pages_of(shape));
-    const AttentionTables tables(shape, deal_pages(pages));
+  void check(const AttentionShape& shape) { check_together({shape}); }
+
+  // Computes attention of layers with these shapes in one step: plans them all first.
+  void check_together(const std::vector<AttentionShape>& shapes) {
+    std::vector<std::function<void()>> layers;
+    for (const AttentionShape& shape : shapes) {
+      const std::int64_t pages = std::max<std::int64_t>(1, AttentionTables::pages_of(shape));
+      const AttentionTables tables(shape, deal_pages(pages));
+      stream_->plan_attention(plan_of(shape, tables));
+      layers.push_back([this, shape, pages, tables] { check_layer(shape, pages, tables); });
+    }
+    for (const auto& layer : layers) layer();
+  }
+
+ private:
+  void check_layer(const AttentionShape& shape, std::int64_t pages, const AttentionTables& tables) {
     const std::int64_t width = shape.kv_heads * shape.group * shape.d;
     const TestTensor cache = cache_of(shape, pages);
     const TestTensor q = tensor(shape.dtype, {tables.rows, width}, 2, shape.d);
@@ -146,7 +161,6 @@ class PagedAttention : public OpsTest {
     if (shape.sinks) args.sinks = sinks.on_device();
     args.sequences = sequences.on_device();
     args.page_ids = page_ids.on_device();
-    stream_->plan_attention(plan_of(shape, tables));
     stream_->attention(args);
     expect_same(out, to_string(shape), tolerance_of_attention(shape.dtype));
   }

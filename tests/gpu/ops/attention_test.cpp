@@ -53,14 +53,24 @@ TEST_F(PagedAttention, CountsTheSinkOfEachHeadOnce) {
     check({dtype, 2, 3, 64, 16, {{1, 1}, {1, 40}, {20, 60}}, 2, 0, 0, true});
     check({dtype, 1, 4, 64, 16, {{1, 1500}, {1, 700}}, 2, 0, 0, true});
     check({dtype, 2, 2, 24, 7, {{1, 900}, {33, 70}}, 2, 50, 2, true});
+    check({dtype, 8, 1, 128, 16, {{1, 130}, {1, 4097}, {1, 12}}, 2, 100, 0, true});
+    check({dtype, 8, 2, 128, 16, {{150, 400}, {64, 64}, {200, 200}, {1, 800}}, 0, 0, 0, true});
+    check({dtype, 8, 2, 128, 16, {{150, 400}, {64, 64}, {200, 200}, {1, 800}}, 0, 70, 1, true});
+    check({dtype, 8, 2, 64, 16, {{150, 400}, {64, 64}, {200, 200}, {1, 800}}, 0, 0, 0, true});
   }
+}
+
+// Windowed layers may have other heads than full ones; a step plans for both.
+TEST_F(PagedAttention, KeepsThePlansOfTwoShapesOfHeads) {
+  const std::vector<AttentionShape::Sequence> sequences{{1, 300}, {20, 60}};
+  check_together({{DType::bf16, 2, 4, 64, 16, sequences}, {DType::bf16, 1, 8, 512, 16, sequences}});
 }
 
 // Parts of a tile are merged in a cluster if it has all of them, otherwise through memory.
 TEST_F(PagedAttention, MergesPartsOfContextsOfAnyLength) {
   const bool all = device_->info().is_cuda;  // a host device has few parts, whatever the length
   const std::vector<std::int64_t> head_sizes =
-      all ? std::vector<std::int64_t>{64, 96, 128, 256} : std::vector<std::int64_t>{96, 128};
+      all ? std::vector<std::int64_t>{64, 96, 128, 256, 512} : std::vector<std::int64_t>{96, 128};
   const std::vector<int> lengths =
       all ? std::vector{129, 250, 513, 900, 1100, 4097} : std::vector{129, 1100};
   for (const DType dtype : {DType::bf16, DType::f16}) {
@@ -76,7 +86,7 @@ TEST_F(PagedAttention, MergesPartsOfContextsOfAnyLength) {
 
 TEST_F(PagedAttention, TakesEveryHeadSizeAndGroupOfTheModels) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
-    for (const std::int64_t d : {64, 96, 128, 256}) {
+    for (const std::int64_t d : {64, 96, 128, 256, 512}) {
       for (const std::int64_t group : {1, 4, 5, 7, 8}) {
         check({dtype, 2, group, d, 16, {{1, 33}, {19, 50}, {1, 200}, {5, 5}}});
       }

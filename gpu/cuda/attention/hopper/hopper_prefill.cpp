@@ -18,11 +18,15 @@ Status prepare_hopper_prefill() {
 
 Status launch_hopper_prefill(const HopperPrefillArgs& args, cudaStream_t stream) {
   const TensorView& q = args.attention.q;
-  const bool bounded = args.attention.window != 0 || args.attention.softcap != 0;
-  TANDEM_CHECK(hopper_prefill_rows(q.dtype, q.cols(), bounded) > 0, "q {}", to_string(q));
+  TANDEM_CHECK(hopper_prefill_rows(q.dtype, q.cols(), is_bounded(args.attention)) > 0, "q {}",
+               to_string(q));
   if (args.num_tiles == 0) return {};
   return q.dtype == DType::bf16 ? launch_hopper_bf16(args, stream)
                                 : launch_hopper_f16(args, stream);
+}
+
+bool is_bounded(const AttentionArgs& args) {
+  return args.window != 0 || args.softcap != 0 || args.sinks.rank != 0;
 }
 
 }  // namespace tandem::cuda

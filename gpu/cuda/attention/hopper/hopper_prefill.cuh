@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -32,26 +33,50 @@ class FencedPipeline : public cutlass::PipelineAsync<kStages> {
 
 struct ScoreParams {
   float sm_scale;
-  float softcap;  // 0: none
+  float softcap;       // 0: none
+  const float* sinks;  // [heads]; null: none
 };
 
-// How scores become exponents, with a softcap or without one, chosen when the kernel runs: the
+// The softmax with one score more, whose value is zero.
+template <int kRowsOfThread>
+struct SinkSoftmax : flashinfer::OnlineSoftmax<kRowsOfThread, /*WITH_SCALE=*/true> {
+  float sink;  // to base 2; -infinity: none
+
+  __device__ SinkSoftmax(float exponent, float to)
+      : flashinfer::OnlineSoftmax<kRowsOfThread, true>(exponent), sink(to) {}
+
+  template <typename Scores>
+  __device__ void finalize(Scores& scores, float value_scale = 1) {
+    flashinfer::OnlineSoftmax<kRowsOfThread, true>::finalize(scores, value_scale);
+    // The base class leaves in row_sum the logarithm of the sum of the row's exponents.
+#pragma unroll
+    for (int row = 0; row < kRowsOfThread; ++row) {
+      this->scores_scale(row) /= 1 + exp2f(sink - this->row_sum(row));
+    }
+  }
+};
+
+// How scores become exponents, with a softcap, a sink, or neither, chosen when the kernel runs: the
 // branch is the same for all threads, and an instance less takes a minute less to compile.
 struct BoundedScores {
   float in;        // of the score that tanh takes
   float exponent;  // of what the softmax takes, to base 2
   bool capped;
+  float sink = -INFINITY;  // to base 2
 
   template <typename Params, typename Coord>
-  __device__ BoundedScores(const Params& params, const Coord&) {
+  __device__ BoundedScores(const Params& params, const Coord& coord) {
     const ScoreParams& scores = params.additional_params;
     capped = scores.softcap != 0;
     in = capped ? scores.sm_scale / scores.softcap : 1;
     exponent = (capped ? scores.softcap : scores.sm_scale) * flashinfer::math::log2e;
+    if (scores.sinks != nullptr) {
+      sink = scores.sinks[cute::get<1>(coord)] * flashinfer::math::log2e;
+    }
   }
   template <int kRowsOfThread>
   __device__ auto GetAttentionUpdater() {
-    return flashinfer::OnlineSoftmax<kRowsOfThread, /*WITH_SCALE=*/true>(exponent);
+    return SinkSoftmax<kRowsOfThread>(exponent, sink);
   }
   template <typename Params, typename Score>
   __device__ float LogitsTransform(const Params&, Score score, std::uint32_t, std::uint32_t,
@@ -60,7 +85,7 @@ struct BoundedScores {
   }
 };
 
-// kBounded: windows and softcaps are heeded.
+// kBounded: windows, softcaps and sinks are heeded.
 template <typename Element, int kD, bool kBounded>
 struct HopperPrefill {
   static constexpr int kRows = kD == 64 ? 192 : 128;
@@ -111,7 +136,7 @@ struct HopperPrefill {
          cache.page_stride,
          cache.page_stride,
          static_cast<std::uint32_t>(cache.page_tokens),
-         {attention.scale, attention.softcap}});
+         {attention.scale, attention.softcap, static_cast<const float*>(attention.sinks.data)}});
     const auto epilogue = Epilogue::to_underlying_arguments(
         {static_cast<Element*>(attention.out.data),
          head_layout(attention.out.stride[0], attention.out.stride[1], heads, rows), nullptr,
@@ -140,9 +165,8 @@ Status launch_hopper(const HopperPrefillArgs& args, cudaStream_t stream) {
   const AttentionArgs& attention = args.attention;
   if (attention.q.cols() == 64) return HopperPrefill<Element, 64, false>::launch(args, stream);
   if (attention.q.cols() == 256) return HopperPrefill<Element, 256, true>::launch(args, stream);
-  return attention.window != 0 || attention.softcap != 0
-             ? HopperPrefill<Element, 128, true>::launch(args, stream)
-             : HopperPrefill<Element, 128, false>::launch(args, stream);
+  return is_bounded(attention) ? HopperPrefill<Element, 128, true>::launch(args, stream)
+                               : HopperPrefill<Element, 128, false>::launch(args, stream);
 }
 
 }  // namespace tandem::cuda

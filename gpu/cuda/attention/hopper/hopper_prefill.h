@@ -27,8 +27,10 @@ struct HopperPrefillArgs {
   std::int32_t processors = 0;  // the GPU's multiprocessors: one block each
 };
 
+// True if there is a window, a softcap or a sink.
+bool is_bounded(const AttentionArgs& args);
 // Rows of a sequence per tile; 0: this build or this head size has no such kernel. `bounded`: some
-// layers have a window or a softcap; the rows of the others are the same.
+// layers are; the rows of the others are the same.
 std::int32_t hopper_prefill_rows(DType dtype, std::int64_t head_dim, bool bounded);
 // Called once before the first launch, on a GPU of compute capability 9.0.
 Status prepare_hopper_prefill();
