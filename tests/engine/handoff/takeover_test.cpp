@@ -138,6 +138,29 @@ TEST_P(Takeover, OfSeveralGroupsOnTwoNodesAndTwoDevices) {
   EXPECT_GT(engine->engine->stats().handoff_cpu_layers, 0U);
 }
 
+// A layer without keys has one module less at its first site, and modules of inputs by layer are
+// whole on each device, or outside of layers.
+TEST_P(Takeover, OfInputsByLayerAndSharedKeysAddsEveryDeltaOnce) {
+  const ModelSpec config = small_model_with_layer_inputs();
+  const auto oracle = HandoffEngine::make(AdapterMode::cached, kBoundaries, 0, 0, nullptr, config);
+  for (const int num_devices : {1, 2}) {
+    const auto engine =
+        HandoffEngine::make(GetParam(), kBoundaries, 0, 0, nullptr, config, num_devices);
+    for (int k = 0; k < kBoundaries; k += 7 * kStride) {
+      SCOPED_TRACE(::testing::Message() << num_devices << " devices, after operation " << k);
+      const GenerationRequest request = handoff_request(k, kPrompt, kTokens);
+      engine->gate().close(k);
+      if (num_devices == 2) engine->second->gate().close(k % 30);
+      const auto generation = engine->engine->submit(request).value();
+      EXPECT_EQ(tokens_of(*generation), run(*oracle->engine, request)[0].tokens);
+      engine->settle(k);
+    }
+    EXPECT_FALSE(engine->gate().timed_out());
+    EXPECT_GT(engine->engine->stats().handoff_cpu_layers, 0U);
+    EXPECT_EQ(engine->engine->stats().handoff_timed_out, 0U);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, Takeover,
                          ::testing::Values(AdapterMode::cpu_assist, AdapterMode::planned),
                          [](const auto& mode) { return std::string(to_string(mode.param)); });
