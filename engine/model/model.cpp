@@ -1,9 +1,11 @@
 #include "engine/model/model.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
+#include <map>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "engine/model/layers/embedding.h"
@@ -249,22 +251,24 @@ void Model::drop_rows(LayerStep& step, const Layer& layer) const {
 }
 
 Status Model::tune(Stream& stream) {
+  // Layers whose weights have one shape are tuned together.
   const auto with_every_layer = [&](Weight LayerWeights::*weight, TensorView LayerWeights::*bias,
-                                    const TensorView& y, bool accumulate) {
-    // Rows of weights serve as x: the power that a product draws depends on the numbers, and these
-    // are realistic.
-    const TensorView& first = (weights_.layer(0).*weight).data;
-    const std::int64_t rows = std::min(y.rows(), first.rows());
-    std::vector<GemmArgs> like;
+                                    const TensorView& y, bool accumulate) -> Status {
+    std::map<std::pair<std::int64_t, std::int64_t>, std::vector<GemmArgs>> by_shape;
     for (std::int64_t index = 0; index < part_.spec.num_layers(); ++index) {
       const LayerWeights& w = weights_.layer(index);
       const TensorView& data = (w.*weight).data;
-      if (data.rows() != first.rows() || data.cols() != first.cols()) continue;
+      std::vector<GemmArgs>& like = by_shape[{data.rows(), data.cols()}];
+      // Rows of weights serve as x: the power that a product draws depends on the numbers, and
+      // these are realistic.
+      const TensorView& first = like.empty() ? data : like.front().w.data;
+      const std::int64_t rows = std::min(y.rows(), data.rows());
       like.push_back({first.slice_rows(0, rows), w.*weight,
                       bias == nullptr ? TensorView() : w.*bias,
                       y.slice_rows(0, rows).slice_cols(0, data.rows()), accumulate});
     }
-    return stream.tune_gemm(like);
+    for (const auto& [shape, like] : by_shape) TANDEM_TRY(stream.tune_gemm(like));
+    return {};
   };
   const bool whole = part_.is_whole();
   const bool adds = whole && work_.sum.rank == 0;
@@ -276,6 +280,10 @@ Status Model::tune(Stream& stream) {
                               end_of_block(shared_.attended), adds));
   TANDEM_TRY(with_every_layer(&LayerWeights::gate_up, nullptr, work_.gate_up, false));
   TANDEM_TRY(with_every_layer(&LayerWeights::down, nullptr, end_of_block(shared_.fed), adds));
+  if (part_.spec.layer_input_size() > 0) {
+    TANDEM_TRY(with_every_layer(&LayerWeights::input_gate, nullptr, work_.input_gate, false));
+    TANDEM_TRY(with_every_layer(&LayerWeights::input_projection, nullptr, work_.sum, false));
+  }
   const Weight& head = weights_.head();
   const TensorView& y = whole ? work_.logits : shared_.logits;
   const std::int64_t rows = std::min(y.rows(), head.rows());
