@@ -158,6 +158,19 @@ TEST(PeftAdapterOfAnotherTable, HasModulesOutsideOfLayersThatListsOfLayersLeaveO
               HasSubstr("model.per_layer_model_projection, which adapter_config.json does not"));
 }
 
+TEST(PathInTextModel, LeavesOutTheTowersOfMultimodalModels) {
+  ModelSpec spec = base();
+  spec.names.multimodal = true;
+  for (const char* const path :
+       {"model.vision_tower.encoder.layers.0.q_proj", "multi_modal_projector.linear",
+        "model.audio_tower.layers.0.q_proj", "model.embed_vision.embedding_projection",
+        "embed_audio.embedding_projection"}) {
+    EXPECT_EQ(path_in_text_model(spec, path), std::nullopt) << path;
+  }
+  EXPECT_EQ(path_in_text_model(spec, "model.language_model.per_layer_model_projection"),
+            "model.per_layer_model_projection");
+}
+
 float first_scale(const Adapter& adapter, std::size_t layer, std::string_view module,
                   const std::vector<float>& b) {
   const AdapterMatrix& m = adapter.layers[layer][base().modules.row(module)];
