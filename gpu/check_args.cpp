@@ -105,13 +105,15 @@ void check_args(const RotaryAnglesArgs& args) {
 
 void check_args(const RopeAppendArgs& args) {
   is_floating(args.q);
+  TANDEM_CHECK(args.q.rank == 3 && args.q.cols() % 2 == 0, "q {}", to_string(args.q));
   same_shape(args.k, args.v);
-  fits_cache(args.k, args.cache);
-  TANDEM_CHECK(args.q.rank == 3 && args.q.cols() % 2 == 0 && args.q.cols() == args.k.cols() &&
-                   args.q.rows() == args.k.rows(),
-               "q {} k {}", to_string(args.q), to_string(args.k));
-  TANDEM_CHECK(args.q.dtype == args.k.dtype && args.k.dtype == args.v.dtype, "q {} k {} v {}",
-               to_string(args.q), to_string(args.k), to_string(args.v));
+  if (args.k.rank != 0) {
+    fits_cache(args.k, args.cache);
+    TANDEM_CHECK(args.q.cols() == args.k.cols() && args.q.rows() == args.k.rows(), "q {} k {}",
+                 to_string(args.q), to_string(args.k));
+    TANDEM_CHECK(args.q.dtype == args.k.dtype && args.k.dtype == args.v.dtype, "q {} k {} v {}",
+                 to_string(args.q), to_string(args.k), to_string(args.v));
+  }
   TANDEM_CHECK(args.q_scale.rank == 0 || (args.q_scale.rank == 1 && args.positions != nullptr &&
                                           args.q_scale.dtype == DType::f32),
                "scales {}", to_string(args.q_scale));
@@ -143,8 +145,14 @@ void check_args(const SwigluArgs& args) {
   is_matrix(args.out);
   is_floating(args.gate_up);
   is_floating(args.out);
-  TANDEM_CHECK(args.gate_up.rows() == args.out.rows() && args.gate_up.cols() == 2 * args.out.cols(),
-               "{} into {}", to_string(args.gate_up), to_string(args.out));
+  const std::int64_t halves = args.up.rank == 0 ? 2 : 1;
+  TANDEM_CHECK(
+      args.gate_up.rows() == args.out.rows() && args.gate_up.cols() == halves * args.out.cols(),
+      "{} into {}", to_string(args.gate_up), to_string(args.out));
+  if (args.up.rank == 0) return;
+  same_shape(args.up, args.out);
+  TANDEM_CHECK(args.up.dtype == args.gate_up.dtype, "gate {} and up {}", to_string(args.gate_up),
+               to_string(args.up));
 }
 
 void check_args(const GemmSwigluArgs& args) {

@@ -101,8 +101,8 @@ struct RotaryAnglesArgs {
 // v stay unchanged. Rows with slot -1 (padding of a captured step) write none.
 struct RopeAppendArgs {
   TensorView q;        // [T, heads, d], compute dtype, d even
-  TensorView k;        // [T, kv_heads, d]
-  TensorView v;        // [T, kv_heads, d]
+  TensorView k;        // [T, kv_heads, d]; rank 0: none is written
+  TensorView v;        // as k
   TensorView cos_sin;  // [max positions, 2, n], f32, or [T, 2, n]; rank 0: nothing rotates
   const std::int32_t* positions;  // [T]; null: row t of `cos_sin` is that of row t
   const std::int32_t* slots;      // [T]
@@ -169,11 +169,13 @@ struct AttentionArgs {
   TensorView sinks = {};    // [heads], f32; rank 0: none
 };
 
-// out[t, i] = activation(gate_up[t, i]) * gate_up[t, ffn + i]
+// out[t, i] = activation(gate_up[t, i]) * gate_up[t, ffn + i]; with `up`,
+// out[t, i] = activation(gate_up[t, i]) * up[t, i].
 struct SwigluArgs {
-  TensorView gate_up;  // [T, 2 ffn], compute dtype
+  TensorView gate_up;  // [T, 2 ffn], or [T, ffn] with `up`; compute dtype or f32
   TensorView out;      // [T, ffn], compute dtype
   Activation activation = Activation::silu;
+  TensorView up = {};  // [T, ffn], as gate_up; rank 0: none
 };
 
 // gemm() into `gate_up`, then swiglu() of it. A device may fuse the two and leave `gate_up`
@@ -399,10 +401,12 @@ struct OfferArgs : HandoffJob {
 // it. A group whose ticket is `dropped` also counts as timed out, but breaks no mailbox. The wait
 // is bounded, whatever a worker writes.
 //
-// With several ranks, each adds its columns of y, or v times its rows of B; if the parts of the
-// product are summed later (`is_sum`), rank 0 adds all. A timeout on one rank holds for all.
+// With several ranks, each adds its columns of y, or v times its rows of B; if every rank computes
+// the whole product (`is_whole`), each adds all; and if the parts of the product are summed later
+// (`is_sum`), rank 0 adds all. A timeout on one rank holds for all.
 struct AcceptArgs : HandoffJob, LoraModules {
   bool is_sum = false;
+  bool is_whole = false;
   DType dtype = DType::bf16;  // the dtype of y and the weights
   std::uint32_t deadline_us;
   std::uint32_t* timed_out;  // [num_groups], device memory; set, never cleared

@@ -48,20 +48,20 @@ std::vector<AdapterStrip> strips_of_layer(const Adapter& adapter, const Adapter&
     const AdapterMatrix& from = adapter.layers[layer][m];
     const AdapterMatrix& to = part.layers[layer][m];
     if (from.rank == 0) continue;
-    // Each rank has only its columns of A then, as the results are summed.
-    const bool by_rows = spec.modules[m].by_rows;
+    const ModuleCut cut = spec.modules[m].cut;
     const auto rows = static_cast<std::size_t>(from.rank);
     const std::size_t in = static_cast<std::size_t>(module_in(shape, number, m)) * element;
     const std::size_t out =
         static_cast<std::size_t>(module_out(shape, number, m) * from.b_stride) * element;
-    if (parts.a && by_rows && !shard.is_whole()) {
+    if (parts.a && cut == ModuleCut::rows && !shard.is_whole()) {
       const std::size_t pitch = static_cast<std::size_t>(module_in(spec, number, m)) * element;
       append(strips, {to.a_offset, from.a_offset + rank * in, in, rows, pitch});
     } else if (parts.a) {
       append(strips, {to.a_offset, from.a_offset, in * rows});
     }
     if (!parts.b) continue;
-    append(strips, {to.b_offset, from.b_offset + (by_rows ? 0 : rank * out), out});
+    append(strips,
+           {to.b_offset, from.b_offset + (cut == ModuleCut::columns ? rank * out : 0), out});
   }
   return strips;
 }

@@ -19,13 +19,18 @@ std::int32_t rank_of(const Sequence& sequence) {
 
 ModelSizes sizes_of(const ModelSpec& config, DType dtype) {
   const auto element = static_cast<std::int64_t>(size_of(dtype));
-  const std::int64_t hidden = config.hidden_size;
-  const std::int64_t inputs_and_outputs = 2 * (hidden + config.q_size()) +   // q and o
-                                          2 * (hidden + config.kv_size()) +  // k and v
-                                          3 * (hidden + config.mlp().size);  // gate, up, down
+  std::int64_t kv = 0;
+  std::int64_t inputs_and_outputs = 0;
+  for (std::int64_t layer = 0; layer < config.num_layers(); ++layer) {
+    kv += 2 * config.layer(layer).attention.kv_size();
+    for (std::size_t m = 0; m < config.modules.size(); ++m) {
+      const std::int64_t out = module_out(config, layer, m);
+      if (out > 0) inputs_and_outputs += module_in(config, layer, m) + out;
+    }
+  }
   return {.layers = config.num_layers(),
-          .kv_per_token = config.num_layers() * 2 * config.kv_size() * element,
-          .adapter_per_rank = config.num_layers() * inputs_and_outputs * element};
+          .kv_per_token = kv * element,
+          .adapter_per_rank = inputs_and_outputs * element};
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Groups of layers whose keys and values lie in pages of their own. Each sequence has a block table
+// Groups of layers whose keys and values lie in pages of their own. Layers that read the keys of
+// another layer are in its group and do not count as layers of it. Each sequence has a block table
 // for each group, so that layers with a sliding window give back pages that no later row sees,
 // while layers that see the whole context keep theirs.
 //

@@ -19,15 +19,17 @@ bool is_windowed(const ModelSpec& spec, const LayerSpec& layer) {
 
 // Fills in groups and places, and returns the number of layers in a group.
 std::int64_t place_layers(const ModelSpec& spec, PoolLayout& layout) {
+  std::int64_t whole = 0;
   std::int64_t windowed = 0;
   for (const LayerSpec& layer : spec.layers) {
-    if (!is_windowed(spec, layer)) continue;
-    ++windowed;
+    if (!layer.attention.has_keys()) continue;
+    const bool has_window = is_windowed(spec, layer);
+    (has_window ? windowed : whole) += 1;
+    if (!has_window) continue;
     layout.groups.window = std::max(layout.groups.window, layer.attention.window);
   }
-  const std::int64_t whole = spec.num_layers() - windowed;
   const std::int64_t each =
-      whole == 0 || windowed == 0 ? spec.num_layers() : std::min(whole, windowed);
+      whole == 0 || windowed == 0 ? whole + windowed : std::min(whole, windowed);
   const auto groups_of = [&](std::int64_t layers) {
     return static_cast<std::int32_t>((layers + each - 1) / each);
   };
@@ -36,6 +38,10 @@ std::int64_t place_layers(const ModelSpec& spec, PoolLayout& layout) {
   std::int64_t placed_whole = 0;
   std::int64_t placed_windowed = 0;
   for (const LayerSpec& layer : spec.layers) {
+    if (!layer.attention.has_keys()) {
+      layout.layers.push_back(layout.layers[layer.attention.keys_of]);
+      continue;
+    }
     const bool has_window = is_windowed(spec, layer);
     const std::int64_t place = has_window ? placed_windowed++ : placed_whole++;
     const auto group = static_cast<std::int32_t>(place / each);

@@ -5,6 +5,8 @@
 //   or
 //         [chunk][chunk] ...                         chunks_per_page pieces of adapters
 //
+// A layer that reads the keys of another one has that one's place.
+//
 // Without windowed layers there is one group of all layers. With both kinds of layers, a group has
 // as many layers as the rarer kind, so that few places in pages are empty: Gemma 3's 5 layers of 34
 // that see the whole context are one group, and its 29 windowed ones six, with one empty place.
@@ -42,7 +44,7 @@
 namespace tandem {
 
 struct PoolLayout {
-  // The place of a layer's keys and values.
+  // The place of the keys and values that a layer reads.
   struct LayerPlace {
     std::int32_t group = 0;
     std::size_t offset = 0;  // in a page of the group, in bytes

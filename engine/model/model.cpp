@@ -1,14 +1,16 @@
 #include "engine/model/model.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
+#include <map>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "engine/model/layers/embedding.h"
 #include "engine/model/layers/gated_mlp.h"
+#include "engine/model/layers/layer_input.h"
 #include "engine/model/layers/rotary_table.h"
 
 namespace tandem {
@@ -145,13 +147,16 @@ void Model::compute(Stream& stream, const StepInput& input, const KvCache& cache
   if (input.num_rows == 0) return;
   LayerStep step = cut(stream, input, cache, adapters, handoff);
   const std::int64_t num_layers = part_.spec.num_layers();
-  // With one layer, ranks would synchronise only once per step, and their shared memory would be
-  // overwritten too soon.
-  step.drops_rows = num_layers > 1 && may_drop_rows(step);
+  // If a step ended in the first layer, ranks would synchronise only once, and their shared memory
+  // would be overwritten too soon.
+  step.drops_rows = first_with_fewer_rows(step) > 0 && may_drop_rows(step);
+  const bool ends_early = step.drops_rows && input.num_logits == 0;
   compute_angles(step);
   embed(step, weights_, input_of_attention(layer(0)));
+  if (part_.spec.layer_input_size() > 0) keep_embedding(step);
   for (std::int64_t index = 0; index < num_layers; ++index) {
     if (adapters.waits != nullptr) adapters.waits->before(index, stream);
+    if (ends_early && index > first_with_fewer_rows(step)) continue;  // loads are waited for alike
     compute_layer(step, index);
   }
   if (input.num_logits > 0) head(step, weights_, work_.sampled.slice_rows(0, input.num_logits));
@@ -177,26 +182,43 @@ RotaryTable Model::rotary_of(const LayerStep& step, const AttentionSpec& attenti
 void Model::compute_layer(LayerStep& step, std::int64_t index) const {
   const Layer layer = this->layer(index);
   const bool last = index + 1 == part_.spec.num_layers();
-  const bool drops = step.drops_rows && last;
+  const bool drops = step.drops_rows && index == first_with_fewer_rows(step);
+  const std::int64_t part = layer.spec.input.size;
+  if (part > 0) step.layer_input = step.work.layer_inputs.slice_cols(index * part, part);
   append_keys(step, layer, rotary_of(step, layer.spec.attention));
   if (drops && step.input.num_logits == 0) return;
   attend(step, layer);
   if (drops) drop_rows(step, layer);
   attention_out(step, layer);
-  gated_mlp(step, layer, last ? BlockInput{{}, false} : input_of_attention(this->layer(index + 1)));
+  const BlockInput next = last ? BlockInput{{}, false} : input_of_attention(this->layer(index + 1));
+  gated_mlp(step, layer, next);
+  if (layer.spec.input.makes_parts) make_layer_inputs(step, layer, weights_.layer_inputs());
+  if (part > 0) add_layer_input(step, layer, next);
 }
 
-// After the last layer's attention, only rows with logits are needed: one for a prompt, none for a
-// piece of it. Halved adapters and workers use row numbers of the whole step, and a graph has the
-// same number of rows in every layer, so none of these may drop rows.
+// After the last layer's attention, only rows with logits are needed: one for a prompt. Of a piece
+// of a prompt, which has none, nothing is needed behind the last keys.
+std::int64_t Model::first_with_fewer_rows(const LayerStep& step) const {
+  return step.input.num_logits == 0 ? part_.spec.last_layer_with_keys()
+                                    : part_.spec.num_layers() - 1;
+}
+
+// Halved adapters and workers use row numbers of the whole step, and a graph has the same number of
+// rows in every layer, so none of these may drop rows.
 bool Model::may_drop_rows(const LayerStep& step) const {
   const StepInput& input = step.input;
   // At least half must be dropped, as gathering the others costs time; a row may get logits twice.
   if (input.padded || 2 * input.num_logits > input.num_rows) return false;
   if (input.num_segments == 0) return true;
-  return std::ranges::none_of(std::array{Site::o, Site::gate_up, Site::down}, [&](Site site) {
-    return input.halved.has(site) || is_offered(step.handoff, part_.spec.num_layers() - 1, site);
-  });
+  const std::int64_t first = first_with_fewer_rows(step);
+  for (std::int64_t layer = first; layer < part_.spec.num_layers(); ++layer) {
+    for (std::size_t s = 0; s < part_.spec.modules.num_sites(); ++s) {
+      const auto site = static_cast<Site>(s);
+      if (layer == first && site == Site::qkv) continue;
+      if (input.halved.has(site) || is_offered(step.handoff, layer, site)) return false;
+    }
+  }
+  return true;
 }
 
 void Model::drop_rows(LayerStep& step, const Layer& layer) const {
@@ -209,6 +231,13 @@ void Model::drop_rows(LayerStep& step, const Layer& layer) const {
   step.stream.gather_rows({step.work.residual, input.sample_rows, sampled});
   step.stream.gather_rows(
       {step.work.attention.slice_cols(0, attention.cols()), input.sample_rows, attention});
+  if (layer.spec.input.size > 0) {
+    // The part of the first layer has been read.
+    const TensorView part =
+        step.work.layer_inputs.slice_rows(0, rows).slice_cols(0, layer.spec.input.size);
+    step.stream.gather_rows({step.layer_input, input.sample_rows, part});
+    step.layer_input = part;
+  }
   input.lora_rows = input.sampled_lora_rows;
   input.num_lora_rows = input.num_sampled_lora_rows;
   input.segments = input.sampled_segments;
@@ -222,22 +251,24 @@ void Model::drop_rows(LayerStep& step, const Layer& layer) const {
 }
 
 Status Model::tune(Stream& stream) {
+  // Layers whose weights have one shape are tuned together.
   const auto with_every_layer = [&](Weight LayerWeights::*weight, TensorView LayerWeights::*bias,
-                                    const TensorView& y, bool accumulate) {
-    // Rows of weights serve as x: the power that a product draws depends on the numbers, and these
-    // are realistic.
-    const TensorView& first = (weights_.layer(0).*weight).data;
-    const std::int64_t rows = std::min(y.rows(), first.rows());
-    std::vector<GemmArgs> like;
+                                    const TensorView& y, bool accumulate) -> Status {
+    std::map<std::pair<std::int64_t, std::int64_t>, std::vector<GemmArgs>> by_shape;
     for (std::int64_t index = 0; index < part_.spec.num_layers(); ++index) {
       const LayerWeights& w = weights_.layer(index);
       const TensorView& data = (w.*weight).data;
-      if (data.rows() != first.rows() || data.cols() != first.cols()) continue;
+      std::vector<GemmArgs>& like = by_shape[{data.rows(), data.cols()}];
+      // Rows of weights serve as x: the power that a product draws depends on the numbers, and
+      // these are realistic.
+      const TensorView& first = like.empty() ? data : like.front().w.data;
+      const std::int64_t rows = std::min(y.rows(), data.rows());
       like.push_back({first.slice_rows(0, rows), w.*weight,
                       bias == nullptr ? TensorView() : w.*bias,
                       y.slice_rows(0, rows).slice_cols(0, data.rows()), accumulate});
     }
-    return stream.tune_gemm(like);
+    for (const auto& [shape, like] : by_shape) TANDEM_TRY(stream.tune_gemm(like));
+    return {};
   };
   const bool whole = part_.is_whole();
   const bool adds = whole && work_.sum.rank == 0;
@@ -249,6 +280,10 @@ Status Model::tune(Stream& stream) {
                               end_of_block(shared_.attended), adds));
   TANDEM_TRY(with_every_layer(&LayerWeights::gate_up, nullptr, work_.gate_up, false));
   TANDEM_TRY(with_every_layer(&LayerWeights::down, nullptr, end_of_block(shared_.fed), adds));
+  if (part_.spec.layer_input_size() > 0) {
+    TANDEM_TRY(with_every_layer(&LayerWeights::input_gate, nullptr, work_.input_gate, false));
+    TANDEM_TRY(with_every_layer(&LayerWeights::input_projection, nullptr, work_.sum, false));
+  }
   const Weight& head = weights_.head();
   const TensorView& y = whole ? work_.logits : shared_.logits;
   const std::int64_t rows = std::min(y.rows(), head.rows());

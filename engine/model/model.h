@@ -86,6 +86,7 @@ class Model {
   Layer layer(std::int64_t index) const {
     return {index, part_.spec.layer(index), weights_.layer(index)};
   }
+  std::int64_t first_with_fewer_rows(const LayerStep& step) const;
   bool may_drop_rows(const LayerStep& step) const;
   void drop_rows(LayerStep& step, const Layer& layer) const;
   void compute_angles(const LayerStep& step) const;

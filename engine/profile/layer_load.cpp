@@ -20,8 +20,8 @@ class LayerSum {
     const AdaptedModule& row = spec_.modules[module];
     const std::int64_t in = module_in(spec_, layer, module);
     const std::int64_t out = module_out(spec_, layer, module);
-    const std::int64_t in_here = row.by_rows ? in / num_devices_ : in;
-    const std::int64_t out_here = row.by_rows ? out : out / num_devices_;
+    const std::int64_t in_here = row.cut == ModuleCut::rows ? in / num_devices_ : in;
+    const std::int64_t out_here = row.cut == ModuleCut::columns ? out / num_devices_ : out;
     load_.a_bytes += rank * in_here * element_bytes_;
     load_.b_bytes += out_here * b_stride * element_bytes_;
     load_.a_elsewhere += rank * (in - in_here) * element_bytes_;

@@ -25,15 +25,21 @@ inline ModelSpec handoff_config() {
   return small_model(3);
 }
 
-// Returns the modules of adapter i: all kinds, with and without gaps.
-inline std::vector<std::string_view> handoff_modules(int i) {
+// Returns the modules of adapter i: all kinds, with and without gaps. Every second adapter has
+// those of inputs by layer, if the model has any.
+inline std::vector<std::string_view> handoff_modules(int i, const ModelSpec& config) {
   static const std::vector<std::vector<std::string_view>> kinds = {
       {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"},
       {"q_proj", "v_proj", "down_proj"},
       {"k_proj", "o_proj", "up_proj"},
       {"q_proj", "k_proj", "v_proj"},
       {"gate_proj", "up_proj", "down_proj"}};
-  return kinds[static_cast<std::size_t>(i) % kinds.size()];
+  std::vector<std::string_view> modules = kinds[static_cast<std::size_t>(i) % kinds.size()];
+  if (config.layer_input_size() > 0 && i % 2 == 0) {
+    modules.insert(modules.end(),
+                   {"per_layer_model_projection", "per_layer_input_gate", "per_layer_projection"});
+  }
+  return modules;
 }
 
 inline std::string handoff_name(int i) {
@@ -103,8 +109,9 @@ struct HandoffEngine {
                                   *made->tokenizer, made->clock, nullptr)
                        .value();
     for (int i = 0; i < num_adapters; ++i) {
-      Adapter adapter = make_dummy_adapter(config, DType::f32, 3 + i % 14, handoff_modules(i),
-                                           static_cast<std::uint64_t>(100 + i));
+      Adapter adapter =
+          make_dummy_adapter(config, DType::f32, 3 + i % 14, handoff_modules(i, config),
+                             static_cast<std::uint64_t>(100 + i));
       EXPECT_TRUE(made->engine->adapter_store()
                       .add(handoff_name(i), std::move(adapter), false, false)
                       .ok());

@@ -37,8 +37,10 @@ inline std::string write_peft_adapter(const TempDir& dir, const std::string& nam
       const std::int64_t in = module_in(config, layer, module);
       const std::int64_t out = module_out(config, layer, module);
       if (out == 0) continue;
+      const AdaptedModule& row = config.modules[module];
       const std::string path =
-          fmt::format("base_model.model.model.layers.{}.{}", layer, config.modules[module].path);
+          "base_model.model.model." +
+          (row.in_layers ? fmt::format("layers.{}.{}", layer, row.path) : row.path);
       weights.add(path + ".lora_A.weight", DType::f32, {rank, in}, values(rank * in));
       weights.add(path + ".lora_B.weight", DType::f32, {out, rank}, values(out * rank));
     }

@@ -21,4 +21,26 @@ inline ModelSpec small_model(std::int64_t num_layers) {
   return decoder_of(shape);
 }
 
+// The same with what Gemma 4's small models have: inputs by layer, and two last layers, of a window
+// and of the whole context, that read the keys of the layers 1 and 2.
+inline ModelSpec small_model_with_layer_inputs() {
+  ModelSpec spec = small_model(5);
+  spec.names.mlp_norm = "pre_feedforward_layernorm";
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+    LayerSpec& layer = spec.layers[i];
+    layer.norms = NormPlace::around;
+    layer.output_scale = true;
+    layer.attention.qk_norm = QkNorm::head;
+    layer.attention.v_norm = true;
+    const bool is_full = i == 2 || i == 4;
+    layer.attention.window = is_full ? 0 : 8;
+    layer.attention.keys_as_values = is_full;
+    if (i < 3) continue;
+    layer.attention.keys_of = i - 2;
+    layer.mlp.size *= 2;
+  }
+  add_layer_inputs(24, spec);
+  return spec;
+}
+
 }  // namespace tandem::test

@@ -135,12 +135,14 @@ struct Target {
 // A fused module goes before its part, as it is the one that the base has.
 Result<Target> find_target(const PeftConfig& peft, const std::vector<PythonRegex>& patterns,
                            const ModelSpec& spec, std::int64_t layer, std::size_t module) {
+  // A list of layers leaves out a module outside of them, as PEFT finds no layer in its path.
+  const std::int64_t in_path = spec.modules[module].in_layers ? layer : -1;
   for (const bool fused : {true, false}) {
     const std::string path =
         fused ? fused_module_path(spec, layer, module) : module_path(spec, layer, module);
     if (path.empty()) continue;
     Target target{spellings_of(spec, path), fused};
-    TANDEM_ASSIGN(const bool targeted, is_any_targeted(peft, patterns, layer, target.spellings));
+    TANDEM_ASSIGN(const bool targeted, is_any_targeted(peft, patterns, in_path, target.spellings));
     if (targeted) return target;
   }
   return Target();
@@ -158,7 +160,9 @@ Result<std::optional<double>> find_any(const PatternMap& patterns,
 }  // namespace
 
 std::string module_path(const ModelSpec& spec, std::int64_t layer, std::size_t module) {
-  return path_in_layer(spec, layer, spec.modules[module].path);
+  const AdaptedModule& row = spec.modules[module];
+  return row.in_layers ? path_in_layer(spec, layer, row.path)
+                       : std::string(spec.names.root) + row.path;
 }
 
 std::string fused_module_path(const ModelSpec& spec, std::int64_t layer, std::size_t module) {
@@ -173,7 +177,8 @@ std::optional<std::string> path_in_text_model(const ModelSpec& spec, std::string
       return std::string(spec.names.root) + std::string(path.substr(place.root.size()));
     }
   }
-  for (const std::string_view part : {"vision_tower.", "multi_modal_projector."}) {
+  for (const std::string_view part : {"vision_tower.", "multi_modal_projector.", "audio_tower.",
+                                      "embed_vision.", "embed_audio."}) {
     if (path.starts_with(part) || path.starts_with("model." + std::string(part))) return {};
   }
   return std::string(path);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/check.h"
 
@@ -73,7 +74,7 @@ void sum_halves(LayerStep& step, LoraArgs args) {
 // True for projections that are cut by rows, in a shard: it has only its columns of x there, and
 // computes a part of the sum.
 bool is_part_of_sum(const LayerStep& step, Site site) {
-  return !step.part.is_whole() && step.part.spec.modules.by_rows(site);
+  return !step.part.is_whole() && step.part.spec.modules.cut(site) == ModuleCut::rows;
 }
 
 void offer(LayerStep& step, const AdaptedLinear& linear) {
@@ -96,13 +97,19 @@ LoraArgs lora_args(const LayerStep& step, const AdaptedLinear& linear, bool offe
   const StepInput& input = step.input;
   const ModuleTable& modules = step.part.spec.modules;
   const auto num_modules = static_cast<std::int64_t>(modules.size());
+  const std::size_t first = modules.first_of(linear.site);
   LoraArgs args;
   args.x = linear.x;
-  args.table = step.adapters.matrices + linear.layer * num_modules +
-               static_cast<std::int64_t>(modules.first_of(linear.site));
+  args.table =
+      step.adapters.matrices + linear.layer * num_modules + static_cast<std::int64_t>(first);
   args.slot_stride = step.part.spec.num_layers() * num_modules;
   args.pages = step.adapters.pages;
-  for (const TensorView& out : linear.outs) args.out[args.num_modules++] = out;
+  // The last modules of a site may not be in this layer; CPU workers give no columns for them.
+  std::size_t there = linear.outs.size();
+  while (there > 1 && module_out(step.part.spec, linear.layer, first + there - 1) == 0) --there;
+  for (const TensorView& out : std::span(linear.outs.begin(), there)) {
+    args.out[args.num_modules++] = out;
+  }
   args.rows = input.lora_rows;
   args.num_rows = input.num_lora_rows;
   args.segments = offered ? step.handoff->live : input.segments;
@@ -130,6 +137,7 @@ void accept(LayerStep& step, const AdaptedLinear& linear, const LoraModules& mod
   static_cast<HandoffJob&>(args) = job_at(step, linear);
   static_cast<LoraModules&>(args) = modules;
   args.is_sum = is_part_of_sum(step, linear.site);
+  args.is_whole = step.part.spec.modules.cut(linear.site) == ModuleCut::none;
   args.dtype = step.part.dtype;
   args.deadline_us = handoff.deadline_us;
   args.timed_out = handoff.timed_out;

@@ -19,7 +19,7 @@ void append_keys(LayerStep& step, const Layer& layer, const RotaryTable& rotary)
 
   const TensorView product = qkv.slice_cols(0, w.qkv.rows());
   run(step, {layer.index, Site::qkv, step.work.x, w.qkv, w.qkv_bias, product, false, {q, k, v}});
-  if (spec.v_norm) {
+  if (spec.v_norm && spec.has_keys()) {
     const TensorView v_heads = v.split_cols(spec.kv_heads);
     step.stream.rms_norm(
         {spec.keys_as_values ? k_heads : v_heads, {}, step.part.norm_eps(), v_heads});
@@ -29,11 +29,13 @@ void append_keys(LayerStep& step, const Layer& layer, const RotaryTable& rotary)
     const TensorView& normed_q = by_head ? q_heads : q;
     const TensorView& normed_k = by_head ? k_heads : k;
     step.stream.rms_norm({normed_q, w.q_norm, step.part.norm_eps(), normed_q});
-    step.stream.rms_norm({normed_k, w.k_norm, step.part.norm_eps(), normed_k});
+    if (spec.has_keys()) {
+      step.stream.rms_norm({normed_k, w.k_norm, step.part.norm_eps(), normed_k});
+    }
   }
   RopeAppendArgs args{q_heads,
-                      k_heads,
-                      v.split_cols(spec.kv_heads),
+                      spec.has_keys() ? k_heads : TensorView(),
+                      spec.has_keys() ? v.split_cols(spec.kv_heads) : TensorView(),
                       rotary.cos_sin,
                       rotary.of_rows ? nullptr : step.input.positions,
                       step.input.slots_of(step.cache.group(layer.index)),

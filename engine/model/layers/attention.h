@@ -13,7 +13,8 @@ struct RotaryTable {
   TensorView q_scale;  // [positions]: QueryScale's factors; rank 0: none
 };
 
-// Computes q, k and v from step.work.x, and appends the rows' keys and values to the cache.
+// Computes q, k and v from step.work.x, and appends the rows' keys and values to the cache; q
+// alone, if the layer reads the keys of another one.
 void append_keys(LayerStep& step, const Layer& layer, const RotaryTable& rotary);
 
 // The window of the layer's attention in this step. 0: no row has a key before its window, nor, of

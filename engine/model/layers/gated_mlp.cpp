@@ -26,6 +26,7 @@ void gated_mlp(LayerStep& step, const Layer& layer, const BlockInput& next) {
   const SumTarget sum = sum_target(step, step.shared.fed, w.mlp_out_norm);
   run(step,
       {layer.index, Site::down, activation, w.down, w.down_bias, sum.y, sum.accumulate, {sum.y}});
+  if (layer.spec.input.size > 0) return end_block(step, sum.y, w.mlp_out_norm, BlockInput());
   end_block(step, sum.y, w.mlp_out_norm, next, w.output_scale);
 }
 

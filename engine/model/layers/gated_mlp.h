@@ -6,7 +6,8 @@
 
 namespace tandem {
 
-// Reads step.work.x, adds to the residual, and writes the next layer's input to step.work.x.
+// Reads step.work.x, adds to the residual, and writes the next block's input to step.work.x: that
+// of the next layer, or the residual itself for a layer's part of inputs by layer.
 void gated_mlp(LayerStep& step, const Layer& layer, const BlockInput& next);
 
 }  // namespace tandem

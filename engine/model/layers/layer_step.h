@@ -43,7 +43,8 @@ struct LayerStep {
   Workspace work;      // cut to the rows of this step
   SharedSpace shared;  // cut to the rows of this step
   const StepHandoff* handoff = nullptr;
-  HandoffJob job = {};  // of the first place (StepHandoff); only with a handoff
+  HandoffJob job = {};          // of the first place (StepHandoff); only with a handoff
+  TensorView layer_input = {};  // [T, P] f32: the part of inputs by layer of the layer at hand
   // True if `work` and `shared` are cut to the rows with logits after the last layer's attention.
   bool drops_rows = false;
 };

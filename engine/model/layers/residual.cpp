@@ -48,6 +48,11 @@ void end_block(LayerStep& step, const TensorView& part, const TensorView& sum_no
   if (!is_whole) {
     step.stream.all_reduce({step.part.communicator, part, step.work.sum, false, {}, 0, {}});
   }
+  end_whole_block(step, sum_norm, next, scale);
+}
+
+void end_whole_block(LayerStep& step, const TensorView& sum_norm, const BlockInput& next,
+                     float scale) {
   step.stream.add_norm({step.work.sum, sum_norm, step.work.residual, next.norm,
                         step.part.norm_eps(), next.wanted ? step.work.x : TensorView(), scale});
 }

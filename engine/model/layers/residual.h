@@ -39,6 +39,10 @@ SumTarget sum_target(const LayerStep& step, const TensorView& part, const Tensor
 void end_block(LayerStep& step, const TensorView& part, const TensorView& sum_norm,
                const BlockInput& next, float scale = 1);
 
+// Ends a block whose sum every shard has computed whole, in step.work.sum.
+void end_whole_block(LayerStep& step, const TensorView& sum_norm, const BlockInput& next,
+                     float scale);
+
 // Begins the model: the residual holds the embedding, or, of several ranks, `part` this rank's
 // part.
 void begin_blocks(LayerStep& step, const TensorView& part, const BlockInput& first);

@@ -21,7 +21,8 @@ Workspace Workspace::cut(std::int64_t rows) const {
        {&part.residual, &part.x, &part.qkv, &part.attention, &part.gate_up, &part.activation}) {
     *view = view->slice_rows(0, rows);
   }
-  for (TensorView* view : {&part.sum, &part.angles}) {
+  for (TensorView* view : {&part.sum, &part.angles, &part.embedded, &part.layer_inputs,
+                           &part.projected, &part.input_gate}) {
     if (view->rank != 0) *view = view->slice_rows(0, rows);
   }
   return part;
@@ -32,6 +33,7 @@ SharedSpace SharedSpace::cut(std::int64_t rows) const {
   for (TensorView* view : {&part.embedded, &part.attended, &part.fed}) {
     *view = view->slice_rows(0, rows);
   }
+  if (part.layer_inputs.rank != 0) part.layer_inputs = part.layer_inputs.slice_rows(0, rows);
   return part;
 }
 
@@ -52,8 +54,19 @@ Workspace lay_out_workspace(const ModelSpec& shape, Shard shard, DType dtype,
   work.x = cutter.take(dtype, std::max<std::int64_t>(rows, limits.max_samples), shape.hidden_size);
   work.qkv = cutter.take(dtype, rows, q + 2 * kv);
   work.attention = cutter.take(dtype, rows, q);
-  work.gate_up = cutter.take(dtype, rows, 2 * ffn);
-  work.activation = cutter.take(dtype, rows, ffn);
+  const std::int64_t part = shape.layer_input_size();
+  const std::int64_t parts = shape.num_layers() * part;
+  // In elements: as much as both users of the memory need.
+  const auto floats = static_cast<std::int64_t>(sizeof(float) / size_of(dtype));
+  work.gate_up = {
+      cutter.take(dtype, rows * std::max(2 * ffn, floats * parts)), dtype, {rows, 2 * ffn}};
+  work.activation = cutter.take(dtype, rows, std::max(ffn, part));
+  if (part > 0) {
+    work.embedded = cutter.take(dtype, rows, shape.hidden_size);
+    work.layer_inputs = cutter.take(DType::f32, rows, parts);
+    work.projected = {work.gate_up.data, DType::f32, {rows, parts}};
+    work.input_gate = {work.gate_up.data, DType::f32, {rows, part}};
+  }
   const bool norms_sums = std::ranges::any_of(
       shape.layers, [](const LayerSpec& layer) { return layer.norms != NormPlace::before; });
   if (norms_sums) work.sum = cutter.take(DType::f32, rows, shape.hidden_size);
@@ -79,6 +92,9 @@ SharedSpace lay_out_shared(const ModelSpec& whole, Shard shard, const ModelLimit
   SharedSpace shared;
   for (TensorView* part : {&shared.embedded, &shared.attended, &shared.fed}) {
     *part = cutter.take(DType::f32, limits.max_rows, whole.hidden_size);
+  }
+  if (const std::int64_t part = whole.layer_input_size(); part > 0) {
+    shared.layer_inputs = cutter.take(DType::f32, limits.max_rows, whole.num_layers() * part);
   }
   shared.logits = cutter.take(DType::f32, limits.max_samples, vocab_of_shard(whole, shard).count);
   shared.share_of_v =

@@ -21,15 +21,21 @@ struct ModelLimits {
 };
 
 // Views for the largest step, or cut to one step. T rows, S samples, H hidden size; q, kv and ffn
-// are the largest of all layers, in a shard those of the shard.
+// are the largest of all layers, in a shard those of the shard. Without inputs by layer, P wide
+// each of the L layers, the views of them have rank 0.
 struct Workspace {
-  TensorView residual;    // [T, H] f32: the stream that every layer adds to
-  TensorView x;           // [T, H] normed input of a projection
-  TensorView qkv;         // [T, q + 2 kv]
-  TensorView attention;   // [T, q]
-  TensorView gate_up;     // [T, 2 ffn]
-  TensorView activation;  // [T, ffn]
-  TensorView sum;         // [T, H] f32: a block's sum before its norm; rank 0: no layer norms one
+  TensorView residual;      // [T, H] f32: the stream that every layer adds to
+  TensorView x;             // [T, H] normed input of a projection
+  TensorView qkv;           // [T, q + 2 kv]
+  TensorView attention;     // [T, q]
+  TensorView gate_up;       // [T, 2 ffn]
+  TensorView activation;    // [T, ffn], or [T, P] if that is wider
+  TensorView sum;           // [T, H] f32: a block's sum before its norm; rank 0: no layer norms one
+  TensorView embedded;      // [T, H] the embedding, from which inputs by layer are made
+  TensorView layer_inputs;  // [T, L P] f32
+  // Both share the memory of `gate_up`, whose feed-forward part has ended.
+  TensorView projected;   // [T, L P] f32
+  TensorView input_gate;  // [T, P] f32
   TensorView angles;      // [T, 2, pairs] f32: of rotary embeddings that depend on lengths; rank 0
   TensorView sampled;     // [S, H] f32: residual of the rows with logits
   TensorView logits;      // [S, vocab] f32
@@ -44,10 +50,11 @@ struct Workspace {
 // Memory that other ranks read. Each view is used once in a step, so that none is overwritten while
 // another rank may still read it (AllReduceArgs).
 struct SharedSpace {
-  TensorView embedded;  // [T, H] f32
-  TensorView attended;  // [T, H] f32: this rank's part of the sum of o
-  TensorView fed;       // [T, H] f32: this rank's part of the sum of down
-  TensorView logits;    // [S, vocab of the shard] f32
+  TensorView embedded;      // [T, H] f32
+  TensorView attended;      // [T, H] f32: this rank's part of the sum of o
+  TensorView fed;           // [T, H] f32: this rank's part of the sum of down
+  TensorView layer_inputs;  // [T, L P] f32: this rank's rows of the table; rank 0: no such inputs
+  TensorView logits;        // [S, vocab of the shard] f32
   // For halved adapters (LoraHalves), [S, ..] f32: this rank's share of v at the projections that
   // need no sum over ranks, and its part of v at those that do.
   TensorView share_of_v;

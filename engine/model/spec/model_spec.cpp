@@ -1,6 +1,8 @@
 #include "engine/model/spec/model_spec.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace tandem {
 namespace {
@@ -12,10 +14,19 @@ LayerSpec in_the_shape_of(const LayerSpec& first, LayerSpec layer) {
   layer.attention.kv_heads = first.attention.kv_heads;
   layer.attention.head_dim = first.attention.head_dim;
   layer.attention.keys_as_values = first.attention.keys_as_values;
+  layer.attention.keys_of = first.attention.keys_of;
+  layer.mlp.size = first.mlp.size;
+  layer.input.makes_parts = first.input.makes_parts;
   return layer;
 }
 
-Status check_layer(const ModelSpec& spec, const LayerSpec& layer) {
+bool can_share_keys(const AttentionSpec& reader, const AttentionSpec& source) {
+  return source.has_keys() && source.kv_heads == reader.kv_heads &&
+         source.head_dim == reader.head_dim && source.window == reader.window;
+}
+
+Status check_layer(const ModelSpec& spec, std::size_t index) {
+  const LayerSpec& layer = spec.layers[index];
   const AttentionSpec& attention = layer.attention;
   const auto refuse = [](bool asked, std::string_view what) -> Status {
     if (asked) return invalid("Tandem does not compute {} yet", what);
@@ -28,6 +39,12 @@ Status check_layer(const ModelSpec& spec, const LayerSpec& layer) {
                     "multipliers of the residual beside norms behind a block"));
   TANDEM_TRY(refuse(layer.parallel && !before, "parallel blocks with norms behind them"));
   TANDEM_TRY(refuse(layer.output_scale && before, "scales of a layer without norms behind it"));
+  TANDEM_TRY(refuse(!attention.has_keys() &&
+                        (attention.keys_of >= index ||
+                         !can_share_keys(attention, spec.layers[attention.keys_of].attention)),
+                    "keys and values of a later layer, or of one of another shape"));
+  TANDEM_TRY(refuse(layer.input.size != 0 && layer.norms != NormPlace::around,
+                    "inputs by layer without norms on both sides of a block"));
   TANDEM_TRY(refuse(attention.keys_as_values && !attention.v_norm, "keys as values, not normed"));
   TANDEM_TRY(refuse(attention.rotary != AttentionSpec::kNoRotary &&
                         attention.head_dim != spec.rotary_head_dim(attention.rotary),
@@ -56,17 +73,17 @@ ModuleTable decoder_modules() {
   return ModuleTable({{"self_attn.q_proj", Site::qkv, hidden, q},
                       {"self_attn.k_proj", Site::qkv, hidden, kv},
                       {"self_attn.v_proj", Site::qkv, hidden, v},
-                      {"self_attn.o_proj", Site::o, q, hidden, true},
+                      {"self_attn.o_proj", Site::o, q, hidden, ModuleCut::rows},
                       {"mlp.gate_proj", Site::gate_up, hidden, ffn},
                       {"mlp.up_proj", Site::gate_up, hidden, ffn},
-                      {"mlp.down_proj", Site::down, ffn, hidden, true}});
+                      {"mlp.down_proj", Site::down, ffn, hidden, ModuleCut::rows}});
 }
 
 }  // namespace
 
 Status check_computable(const ModelSpec& spec) {
   if (spec.layers.empty()) return invalid("the model has no layers");
-  for (const LayerSpec& layer : spec.layers) TANDEM_TRY(check_layer(spec, layer));
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) TANDEM_TRY(check_layer(spec, i));
   for (std::size_t i = 0; i < spec.rotary.size(); ++i) {
     TANDEM_TRY(check_rotary(spec.rotary[i], spec.rotary_head_dim(i)));
   }
@@ -81,6 +98,12 @@ std::int64_t ModelSpec::rotary_head_dim(std::size_t index) const {
   const auto used = std::ranges::find(
       layers, index, [](const LayerSpec& layer) { return layer.attention.rotary; });
   return used == layers.end() ? attention().head_dim : used->attention.head_dim;
+}
+
+std::int64_t ModelSpec::last_layer_with_keys() const {
+  std::int64_t last = num_layers() - 1;
+  while (last > 0 && !layer(last).attention.has_keys()) --last;
+  return last;
 }
 
 RotaryLengths ModelSpec::rotary_lengths() const {
@@ -117,6 +140,25 @@ ModelSpec decoder_of(const DecoderShape& shape) {
   spec.modules = decoder_modules();
   spec.layers.assign(static_cast<std::size_t>(shape.num_layers), layer);
   return spec;
+}
+
+void add_layer_inputs(std::int64_t size, ModelSpec& spec) {
+  for (LayerSpec& layer : spec.layers) layer.input.size = size;
+  spec.layers.front().input.makes_parts = true;
+  using Model = const ModelSpec&;
+  using Layer = const LayerSpec&;
+  const AdaptedModule::Columns hidden = [](Model model, Layer) { return model.hidden_size; };
+  const AdaptedModule::Columns part = [](Model, Layer layer) { return layer.input.size; };
+  const AdaptedModule::Columns parts = [](Model model, Layer layer) {
+    return layer.input.makes_parts ? model.num_layers() * layer.input.size : 0;
+  };
+  std::vector<AdaptedModule> rows(spec.modules.begin(), spec.modules.end());
+  rows.push_back(
+      {"per_layer_model_projection", Site::layer_inputs, hidden, parts, ModuleCut::none});
+  rows.back().in_layers = false;
+  rows.push_back({"per_layer_input_gate", Site::input_gate, hidden, part, ModuleCut::none});
+  rows.push_back({"per_layer_projection", Site::input_projection, part, hidden, ModuleCut::none});
+  spec.modules = ModuleTable(std::move(rows));
 }
 
 }  // namespace tandem

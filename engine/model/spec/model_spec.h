@@ -116,6 +116,7 @@ struct QueryScale {
 // The mixer of a layer: attention with grouped queries over a paged KV cache.
 struct AttentionSpec {
   static constexpr std::size_t kNoRotary = SIZE_MAX;
+  static constexpr std::size_t kOwnKeys = SIZE_MAX;
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;  // divides `heads`
   std::int64_t head_dim = 0;  // even
@@ -130,9 +131,13 @@ struct AttentionSpec {
   bool keys_as_values = false;  // values are keys before norm and rotation, and then normed
   bool qkv_bias = false;
   bool o_bias = false;
+  // The layer whose keys and values this one reads: an earlier one with keys of its own, of the
+  // same heads and window. kOwnKeys: its own.
+  std::size_t keys_of = kOwnKeys;
 
+  bool has_keys() const { return keys_of == kOwnKeys; }
   std::int64_t q_size() const { return heads * head_dim; }
-  std::int64_t kv_size() const { return kv_heads * head_dim; }
+  std::int64_t kv_size() const { return has_keys() ? kv_heads * head_dim : 0; }  // of its own
   friend bool operator==(const AttentionSpec&, const AttentionSpec&) = default;
 };
 
@@ -144,12 +149,21 @@ struct MlpSpec {
   friend bool operator==(const MlpSpec&, const MlpSpec&) = default;
 };
 
+// An input of the token beside the residual, which has a part for each layer (Gemma 3n). The parts
+// of all layers are made at once, from the token's embedding and a table.
+struct LayerInputSpec {
+  std::int64_t size = 0;     // of a layer's part; 0: there is none
+  bool makes_parts = false;  // this layer's step makes the parts of all layers; true of the first
+  friend bool operator==(const LayerInputSpec&, const LayerInputSpec&) = default;
+};
+
 // The place of a layer's norms: before attention and the feed-forward part, after them, or both.
 enum class NormPlace : std::uint8_t { before, behind, around };
 
 struct LayerSpec {
   AttentionSpec attention;
   MlpSpec mlp;
+  LayerInputSpec input;
   NormPlace norms = NormPlace::before;
   bool parallel = false;  // the feed-forward part reads the same normed input as attention
   // Multiplies the sum that a block adds to the residual; the same in all layers.
@@ -179,6 +193,13 @@ struct TensorNames {
   std::string_view mlp_out_norm = "post_feedforward_layernorm";
   std::string_view output_scale = "layer_scalar";  // [1]
   std::string_view gate = "mlp.gate_proj", up = "mlp.up_proj", down = "mlp.down_proj";
+  // Of inputs by layer: those below the root, and those of a layer.
+  std::string_view layer_inputs = "embed_tokens_per_layer.weight";
+  std::string_view layer_input_projection = "per_layer_model_projection.weight";
+  std::string_view layer_input_norm = "per_layer_projection_norm.weight";
+  std::string_view input_gate = "per_layer_input_gate";
+  std::string_view input_projection = "per_layer_projection";
+  std::string_view input_out_norm = "post_per_layer_input_norm";
 };
 
 struct ModelSpec {
@@ -205,12 +226,14 @@ struct ModelSpec {
   const LayerSpec& layer(std::int64_t index) const {
     return layers[static_cast<std::size_t>(index)];
   }
-  // Those of the first layer, which must exist. Feed-forward parts have the same size in all
-  // layers, heads need not.
+  // Those of the first layer, which must exist. Those of other layers may have other sizes.
   const AttentionSpec& attention() const { return layers.front().attention; }
   const MlpSpec& mlp() const { return layers.front().mlp; }
   std::int64_t q_size() const { return attention().q_size(); }
   std::int64_t kv_size() const { return attention().kv_size(); }
+  std::int64_t layer_input_size() const { return layers.front().input.size; }
+  // The last layer with keys of its own.
+  std::int64_t last_layer_with_keys() const;
   RotaryLengths rotary_lengths() const;
   // The head size of the layers with this rotary embedding.
   std::int64_t rotary_head_dim(std::size_t index) const;
@@ -239,6 +262,9 @@ struct DecoderShape {
 };
 
 ModelSpec decoder_of(const DecoderShape& shape);
+
+// Gives all layers a part, of this size, of inputs by layer, and the table the modules of them.
+void add_layer_inputs(std::int64_t size, ModelSpec& spec);
 
 // Refuses a spec with features that the engine does not compute; the error names the feature.
 Status check_computable(const ModelSpec& spec);

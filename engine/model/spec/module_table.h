@@ -19,7 +19,16 @@ struct ModelSpec;
 // The products of a layer to which adapters add, in the order of their execution. One product
 // computes all modules that read the same input. A kind of layer adds its own; the table of a model
 // has those of its layers.
-enum class Site : std::uint8_t { qkv, o, gate_up, down };
+enum class Site : std::uint8_t {
+  qkv,
+  o,
+  gate_up,
+  down,
+  // Of inputs by layer (layers/layer_input.h); the first one in the first layer alone.
+  layer_inputs,
+  input_gate,
+  input_projection,
+};
 
 // Bounds the arrays that hold a value for each site: a step copies them for every sequence and for
 // every layer, so they are not allocated.
@@ -27,19 +36,29 @@ inline constexpr std::size_t kMaxSites = 8;
 // Kernels and mailboxes have room for so many modules (LoraModules, GroupJob).
 inline constexpr std::size_t kMaxModulesOfSite = 3;
 
-// A row of the table: one module of every layer that has it.
+// How shards (loader/shard.h) cut a module.
+enum class ModuleCut : std::uint8_t {
+  columns,  // a shard computes some columns of the output
+  rows,     // a shard has some columns of the input, and results are summed
+  none,     // every shard computes all of it
+};
+
+// A row of the table: one module of every layer that has it. A module outside of the layers counts
+// as one of the layer whose step computes it.
 struct AdaptedModule {
   // Counts columns in a layer of a model, or of a shard of it.
   using Columns = std::int64_t (*)(const ModelSpec& spec, const LayerSpec& layer);
 
-  std::string path;  // within a layer, as in PEFT: "self_attn.q_proj"
+  // As in PEFT, within a layer ("self_attn.q_proj") or below the root of the model (`in_layers`).
+  std::string path;
   Site site = Site::qkv;
   Columns in = nullptr;
   Columns out = nullptr;  // 0 in layers that do not have the module
-  bool by_rows = false;   // cut by rows in shards (loader/shard.h), so that results are summed
+  ModuleCut cut = ModuleCut::columns;
   // The module of the checkpoint that has this one's rows among those of others of its site, in the
   // order of the table: "self_attn.qkv_proj". Adapters may name either. Empty: there is none.
   std::string fused_path = {};
+  bool in_layers = true;
 
   std::string_view name() const;  // "q_proj"
 };
@@ -67,7 +86,8 @@ class ModuleTable {
   std::size_t first_of(Site site) const { return first_[index(site)]; }
   std::size_t end_of(Site site) const { return first_[index(site) + 1]; }
   std::size_t num_of(Site site) const { return end_of(site) - first_of(site); }
-  bool by_rows(Site site) const { return num_of(site) > 0 && rows_[first_of(site)].by_rows; }
+  // How the modules of a site are cut, all alike. Requires that there are some.
+  ModuleCut cut(Site site) const { return rows_[first_of(site)].cut; }
 
  private:
   static constexpr std::size_t index(Site site) { return static_cast<std::size_t>(site); }

@@ -46,8 +46,7 @@ SiteSet LoraHalves::choose(std::int32_t rows, std::int32_t max_rank, const SiteR
   for (std::size_t s = 0; s < shape_.modules.num_sites(); ++s) {
     const auto site = static_cast<Site>(s);
     const std::int32_t here = ranks[s];
-    if (here == 0 || (shape_.modules.by_rows(site) && options_.sharding != LoraSharding::s_lora))
-      continue;
+    if (here == 0 || !sets().back().has(site)) continue;
     if (options_.sharding != LoraSharding::automatic ||
         pays(here, rows, shape_.num_devices * num_modules(site) * share)) {
       wanted.add(site);

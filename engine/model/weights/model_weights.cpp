@@ -105,10 +105,12 @@ Status check_formats(const WeightLayout& layout, const Device& device) {
                    device.info().name, to_string(weight.format), fmt::join(names, ", "));
   };
   for (const LayerWeights& layer : layout.layers) {
-    for (const Weight* const weight : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down}) {
+    for (const Weight* const weight : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down,
+                                       &layer.input_gate, &layer.input_projection}) {
       TANDEM_TRY(check(*weight));
     }
   }
+  TANDEM_TRY(check(layout.layer_inputs.projection));
   return check(layout.head);
 }
 

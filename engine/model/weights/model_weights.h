@@ -30,6 +30,7 @@ class ModelWeights {
   const TensorView& embedding() const { return layout_.embedding; }  // [vocab of the shard, H]
   const Weight& head() const { return layout_.head; }                // [vocab of the shard, H]
   const TensorView& final_norm() const { return layout_.final_norm; }
+  const LayerInputWeights& layer_inputs() const { return layout_.layer_inputs; }
   const LayerWeights& layer(std::int64_t index) const {
     return layout_.layers[static_cast<std::size_t>(index)];
   }

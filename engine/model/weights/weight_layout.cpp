@@ -103,6 +103,10 @@ class LayerLayout {
   TensorView rows(std::string_view name, std::int64_t out, std::int64_t in) {
     return layout_.matrix({{weight(name), out}}, in, shard_.rank * in, shard_.size * in);
   }
+  // All of a projection that every shard computes.
+  TensorView whole(std::string_view name, std::int64_t out, std::int64_t in) {
+    return layout_.matrix({{weight(name), out}}, in);
+  }
   TensorView whole_bias(std::string_view name, std::int64_t size) {
     return layout_.bias({{prefix_ + std::string(name) + ".bias", size}});
   }
@@ -148,12 +152,15 @@ LayerWeights lay_out_layer(Layout& layout, const ModelSpec& spec, const LayerSpe
   if (norms_inputs) w.attention_norm = layer.norm(names.attention_norm, hidden);
   LayerLayout::Projections qkv = {{names.q, q}, {names.k, kv}, {names.v, kv}};
   if (attention.keys_as_values) qkv.pop_back();
+  if (!attention.has_keys()) qkv.resize(1);
   w.qkv = layer.columns(qkv, hidden);
   if (attention.qkv_bias) w.qkv_bias = layer.biases(qkv);
   if (attention.qk_norm != QkNorm::none) {
     const bool by_head = attention.qk_norm == QkNorm::head;
     w.q_norm = layer.norm(names.q_norm, by_head ? attention.head_dim : q);
-    w.k_norm = layer.norm(names.k_norm, by_head ? attention.head_dim : kv);
+    if (attention.has_keys()) {
+      w.k_norm = layer.norm(names.k_norm, by_head ? attention.head_dim : kv);
+    }
   }
   if (attention.sinks) w.sinks = layer.of_heads(names.sinks, attention.heads);
   w.o = layer.rows(names.o, hidden, q);
@@ -167,6 +174,10 @@ LayerWeights lay_out_layer(Layout& layout, const ModelSpec& spec, const LayerSpe
   w.down = layer.rows(names.down, hidden, shape.mlp.size);
   if (shape.mlp.bias && shard.rank == 0) w.down_bias = layer.whole_bias(names.down, hidden);
   if (norms_sums) w.mlp_out_norm = layer.norm(names.mlp_out_norm, hidden);
+  if (shape.input.size == 0) return w;
+  w.input_gate = layer.whole(names.input_gate, shape.input.size, hidden);
+  w.input_projection = layer.whole(names.input_projection, hidden, shape.input.size);
+  w.input_out_norm = layer.norm(names.input_out_norm, hidden);
   return w;
 }
 
@@ -175,21 +186,28 @@ LayerWeights lay_out_layer(Layout& layout, const ModelSpec& spec, const LayerSpe
 WeightLayout lay_out_weights(const ModelSpec& spec, Shard shard, DType dtype, std::byte* base) {
   Layout layout(base, dtype);
   const VocabRange vocab = vocab_of_shard(spec, shard);
-  const auto of_vocab = [&](std::string name) {
-    return layout.matrix({{std::move(name), vocab.count, vocab.first, spec.vocab_size}},
-                         spec.hidden_size);
+  const auto of_vocab = [&](std::string name, std::int64_t cols) {
+    return layout.matrix({{std::move(name), vocab.count, vocab.first, spec.vocab_size}}, cols);
   };
   const std::string root(spec.names.root);
   const ModelSpec shape = shape_of_shard(spec, shard.size);
   WeightLayout result;
-  result.embedding = of_vocab(root + std::string(spec.names.embedding));
+  result.embedding = of_vocab(root + std::string(spec.names.embedding), spec.hidden_size);
+  if (const std::int64_t size = spec.layer_input_size(); size > 0) {
+    const std::int64_t parts = spec.num_layers() * size;
+    result.layer_inputs.table = of_vocab(root + std::string(spec.names.layer_inputs), parts);
+    result.layer_inputs.projection = layout.matrix(
+        {{root + std::string(spec.names.layer_input_projection), parts}}, spec.hidden_size);
+    result.layer_inputs.norm =
+        layout.norm(root + std::string(spec.names.layer_input_norm), size, spec.norm_adds_one);
+  }
   for (std::int64_t i = 0; i < spec.num_layers(); ++i) {
     result.layers.push_back(lay_out_layer(layout, spec, shape.layer(i), shard, i));
   }
   result.final_norm =
       layout.norm(root + std::string(spec.names.final_norm), spec.hidden_size, spec.norm_adds_one);
-  result.head =
-      spec.tie_word_embeddings ? result.embedding : of_vocab(std::string(spec.names.head));
+  result.head = spec.tie_word_embeddings ? result.embedding
+                                         : of_vocab(std::string(spec.names.head), spec.hidden_size);
   result.bytes = layout.bytes();
   result.pieces = layout.take_pieces();
   return result;

@@ -19,7 +19,7 @@ namespace tandem {
 // have the compute dtype. Vectors that the layer does not have are of rank 0.
 struct LayerWeights {
   TensorView attention_norm;  // [H]
-  Weight qkv;                 // [q + 2 kv, H]; [q + kv, H] if keys are values, too
+  Weight qkv;                 // [q + 2 kv, H]; [q + kv, H] if keys are values, too; kv may be 0
   TensorView qkv_bias;        // [q + 2 kv]
   TensorView q_norm;          // [d], or [q] if the norm is over all heads
   TensorView k_norm;          // [d], or [kv]
@@ -33,7 +33,11 @@ struct LayerWeights {
   Weight down;                    // [H, ffn]
   TensorView down_bias;           // [H]; in shards only on rank 0
   TensorView mlp_out_norm;        // [H]
-  float output_scale = 1;         // read by ModelWeights::load
+  // Of a layer with a part of inputs by layer, P wide. Every shard has all of them.
+  Weight input_gate;          // [P, H]
+  Weight input_projection;    // [H, P]
+  TensorView input_out_norm;  // [H]
+  float output_scale = 1;     // read by ModelWeights::load
 };
 
 // A tensor of the checkpoint, or a block of it, and its place in device memory.
@@ -50,10 +54,18 @@ struct WeightPiece {
   bool has_whole_rows() const { return cols() == all_cols(); }
 };
 
+// The weights that make the inputs by layer of all L layers, P wide each.
+struct LayerInputWeights {
+  TensorView table;   // [vocab of the shard, L P]
+  Weight projection;  // [L P, H]
+  TensorView norm;    // [P]
+};
+
 struct WeightLayout {
   TensorView embedding;   // [vocab of the shard, H]
   Weight head;            // the same shape; the embedding itself if they are tied
   TensorView final_norm;  // [H]
+  LayerInputWeights layer_inputs;
   std::vector<LayerWeights> layers;
   std::vector<WeightPiece> pieces;  // in the order of their places
   std::size_t bytes = 0;

@@ -181,6 +181,7 @@ Status launch_rope_append(const RopeAppendArgs& args, cudaStream_t stream) {
     return HeadRows{view.data, view.stride[0], view.stride[1]};
   };
   const bool rotates = args.cos_sin.rank != 0;
+  const std::int64_t kv_heads = args.k.rank == 0 ? 0 : args.k.dim[1];
   const RopeAppendParams p{heads_of(args.q),
                            heads_of(args.k),
                            heads_of(args.v),
@@ -194,7 +195,7 @@ Status launch_rope_append(const RopeAppendArgs& args, cudaStream_t stream) {
                            args.cache.page_stride,
                            args.cache.page_tokens,
                            static_cast<std::int32_t>(args.q.dim[1]),
-                           static_cast<std::int32_t>(args.k.dim[1]),
+                           static_cast<std::int32_t>(kv_heads),
                            static_cast<const float*>(args.q_scale.data),
                            args.q_scale.rank == 0 ? 0 : args.q_scale.dim[0],
                            static_cast<std::int32_t>(args.q.cols() / 2),

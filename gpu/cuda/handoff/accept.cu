@@ -293,7 +293,7 @@ bool in_16_bytes(const AcceptArgs& args) {
 template <typename T, typename Out, int V>
 Status launch(const AcceptArgs& args, HandoffScratch* scratch, float* v, cudaStream_t stream) {
   AcceptShape shape{};
-  const HandoffRank rank = args.is_sum ? HandoffRank() : rank_of(args);
+  const HandoffRank rank = args.is_sum || args.is_whole ? HandoffRank() : rank_of(args);
   for (std::int32_t m = 0; m < args.num_modules; ++m) {
     const std::int32_t units = static_cast<std::int32_t>(args.out[m].cols()) / V;
     shape.out[m] = output_of(args.out[m]);

@@ -107,20 +107,20 @@ void rotary_angles(OpContext& context, const RotaryAnglesArgs& args) {
 
 void rope_append(OpContext& context, const RopeAppendArgs& args) {
   const KvLayer& cache = args.cache;
-  const std::int64_t kv_heads = args.k.dim[1];
-  const std::int64_t d = args.k.cols();
-  const auto size = static_cast<std::int64_t>(size_of(args.k.dtype));
-  const auto bytes = 2 * (bytes_of(args.q) + 2 * bytes_of(args.k));
+  const std::int64_t kv_heads = args.k.rank == 0 ? 0 : args.k.dim[1];
+  const std::int64_t d = args.q.cols();
+  const auto size = static_cast<std::int64_t>(size_of(args.q.dtype));
+  const auto bytes = 2 * (bytes_of(args.q) + (kv_heads == 0 ? 0 : 2 * bytes_of(args.k)));
   const auto rotate = [&](std::byte* x, std::int64_t position) {
     if (args.cos_sin.rank == 0) return;
     TANDEM_CHECK(position >= 0 && position < args.cos_sin.rows(), "position {} of {}", position,
                  args.cos_sin.rows());
-    rope_row({args.k.dtype, x, args.cos_sin.cols(),
+    rope_row({args.q.dtype, x, args.cos_sin.cols(),
               reinterpret_cast<const float*>(element(args.cos_sin, position, 0)),
               reinterpret_cast<const float*>(element(args.cos_sin, position, 1)),
               args.interleaved});
   };
-  for_row_ranges(context, args.k.rows(), bytes, [&](std::int64_t t, std::int64_t end) {
+  for_row_ranges(context, args.q.rows(), bytes, [&](std::int64_t t, std::int64_t end) {
     for (; t < end; ++t) {
       const std::int64_t position = args.positions == nullptr ? t : args.positions[t];
       for (std::int64_t h = 0; h < args.q.dim[1]; ++h) {
@@ -131,7 +131,7 @@ void rope_append(OpContext& context, const RopeAppendArgs& args) {
         scale_typed_row(args.q.dtype, element(args.q, t, h), d,
                         static_cast<const float*>(args.q_scale.data)[position]);
       }
-      if (args.slots[t] < 0) continue;
+      if (kv_heads == 0 || args.slots[t] < 0) continue;
       const std::int64_t page = args.slots[t] / cache.page_tokens;
       const std::int64_t offset = args.slots[t] % cache.page_tokens;
       for (std::int64_t h = 0; h < kv_heads; ++h) {
@@ -154,15 +154,16 @@ void swiglu(OpContext& context, const SwigluArgs& args) {
   const auto in_size = static_cast<std::int64_t>(size_of(args.gate_up.dtype));
   const auto out_size = static_cast<std::int64_t>(size_of(args.out.dtype));
   // An exponential costs about as much as moving 16 bytes.
-  context.for_each(args.out.rows() * blocks, args.out.num_elements() * 16,
-                   [&](std::int64_t task, int) {
-                     const std::int64_t t = task / blocks;
-                     const std::int64_t begin = task % blocks * kBlock;
-                     const std::byte* gate = args.gate_up.row_bytes(t) + begin * in_size;
-                     gate_row({args.activation, args.gate_up.dtype, gate, gate + ffn * in_size,
-                               std::min(kBlock, ffn - begin), args.out.dtype,
-                               args.out.row_bytes(t) + begin * out_size});
-                   });
+  context.for_each(
+      args.out.rows() * blocks, args.out.num_elements() * 16, [&](std::int64_t task, int) {
+        const std::int64_t t = task / blocks;
+        const std::int64_t begin = task % blocks * kBlock;
+        const std::byte* gate = args.gate_up.row_bytes(t) + begin * in_size;
+        const std::byte* up =
+            args.up.rank == 0 ? gate + ffn * in_size : args.up.row_bytes(t) + begin * in_size;
+        gate_row({args.activation, args.gate_up.dtype, gate, up, std::min(kBlock, ffn - begin),
+                  args.out.dtype, args.out.row_bytes(t) + begin * out_size});
+      });
 }
 
 void scale_logits(OpContext& context, const ScaleLogitsArgs& args) {

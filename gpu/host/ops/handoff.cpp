@@ -197,8 +197,8 @@ void add_y(OpContext& context, const AcceptArgs& args, std::int32_t g) {
   const MailboxView& mailbox = args.mailboxes[group.mailbox];
   const LoraSegment& segment = segment_of(args.segments, group, args.max_count);
   const auto size = static_cast<std::int64_t>(size_of(args.dtype));
-  // With `is_sum`, a row of y holds the columns that all ranks add.
-  const Rank rank = args.is_sum ? Rank() : rank_of(args);
+  // A row of y holds the columns of all ranks, unless they are the same ones.
+  const Rank rank = args.is_sum || args.is_whole ? Rank() : rank_of(args);
   std::int64_t columns = 0;
   for (std::int32_t m = 0; m < args.num_modules; ++m) columns += args.out[m].cols() * rank.of;
   TANDEM_CHECK(columns <= mailbox.max_out, "{} columns of y, {} in the mailbox", columns,

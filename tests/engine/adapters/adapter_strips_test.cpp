@@ -67,7 +67,9 @@ TEST(AdapterStrips, BringEachRankItsRowsOfBAndColumnsOfA) {
   std::mt19937 random(static_cast<std::mt19937::result_type>(test_seed()));
   for (int round = 0; round < 24; ++round) {
     const std::int64_t layers = 1 + round % 3;
-    const ModelSpec config = round % 2 == 0 ? small_model(layers) : uneven_model(layers, random);
+    const ModelSpec config = round % 3 == 0   ? small_model(layers)
+                             : round % 3 == 1 ? uneven_model(layers, random)
+                                              : small_model_with_layer_inputs();
     const Adapter adapter = numbered_adapter(config, random);
     const auto* const whole = reinterpret_cast<const float*>(adapter.bytes.get());
     const std::int32_t size = 1 + round / 2 % 2;

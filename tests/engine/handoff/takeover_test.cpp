@@ -138,16 +138,42 @@ TEST_P(Takeover, OfSeveralGroupsOnTwoNodesAndTwoDevices) {
   EXPECT_GT(engine->engine->stats().handoff_cpu_layers, 0U);
 }
 
+// A layer without keys has one module less at its first site, and modules of inputs by layer are
+// whole on each device, or outside of layers.
+TEST_P(Takeover, OfInputsByLayerAndSharedKeysAddsEveryDeltaOnce) {
+  const ModelSpec config = small_model_with_layer_inputs();
+  const auto oracle = HandoffEngine::make(AdapterMode::cached, kBoundaries, 0, 0, nullptr, config);
+  for (const int num_devices : {1, 2}) {
+    const auto engine =
+        HandoffEngine::make(GetParam(), kBoundaries, 0, 0, nullptr, config, num_devices);
+    for (int k = 0; k < kBoundaries; k += 7 * kStride) {
+      SCOPED_TRACE(::testing::Message() << num_devices << " devices, after operation " << k);
+      const GenerationRequest request = handoff_request(k, kPrompt, kTokens);
+      engine->gate().close(k);
+      if (num_devices == 2) engine->second->gate().close(k % 30);
+      const auto generation = engine->engine->submit(request).value();
+      EXPECT_EQ(tokens_of(*generation), run(*oracle->engine, request)[0].tokens);
+      engine->settle(k);
+    }
+    EXPECT_FALSE(engine->gate().timed_out());
+    EXPECT_GT(engine->engine->stats().handoff_cpu_layers, 0U);
+    EXPECT_EQ(engine->engine->stats().handoff_timed_out, 0U);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, Takeover,
                          ::testing::Values(AdapterMode::cpu_assist, AdapterMode::planned),
                          [](const auto& mode) { return std::string(to_string(mode.param)); });
 
-class TakeoverBFirst : public ::testing::TestWithParam<std::tuple<int, LoraSharding>> {};
+// Devices, how they share adapters, and whether the model has inputs by layer and shared keys.
+class TakeoverBFirst : public ::testing::TestWithParam<std::tuple<int, LoraSharding, bool>> {};
 
 // Part B travels first and is waited for; A comes after any operation.
 TEST_P(TakeoverBFirst, BetweenAnyTwoOperationsAddsEveryDeltaOnce) {
-  const auto [num_devices, sharding] = GetParam();
-  auto oracle = HandoffEngine::make(AdapterMode::cached, kBoundaries);
+  const auto [num_devices, sharding, has_inputs] = GetParam();
+  const ModelSpec config = has_inputs ? small_model_with_layer_inputs() : handoff_config();
+  const int stride = (has_inputs ? 5 : 1) * num_devices * kStride;
+  auto oracle = HandoffEngine::make(AdapterMode::cached, kBoundaries, 0, 0, nullptr, config);
   auto engine = HandoffEngine::make(
       AdapterMode::planned, kBoundaries, 0, 0,
       [sharding = sharding](EngineOptions& options) {
@@ -168,13 +194,13 @@ TEST_P(TakeoverBFirst, BetweenAnyTwoOperationsAddsEveryDeltaOnce) {
           return plan;
         };
       },
-      handoff_config(), num_devices);
-  for (int k = 0; k < kBoundaries; k += num_devices * kStride) {
+      config, num_devices);
+  for (int k = 0; k < kBoundaries; k += stride) {
     SCOPED_TRACE(::testing::Message() << "after operation " << k);
     const GenerationRequest request = handoff_request(k, kPrompt, kTokens);
-    engine->gate().close(k, /*b_at=*/0, /*num_b=*/handoff_config().num_layers());
+    engine->gate().close(k, /*b_at=*/0, /*num_b=*/config.num_layers());
     if (num_devices == 2) {
-      engine->second->gate().close(std::min(k, 9), 0, handoff_config().num_layers());
+      engine->second->gate().close(std::min(k, 9), 0, config.num_layers());
     }
     const auto generation = engine->engine->submit(request).value();
     EXPECT_EQ(tokens_of(*generation), run(*oracle->engine, request)[0].tokens);
@@ -186,10 +212,12 @@ TEST_P(TakeoverBFirst, BetweenAnyTwoOperationsAddsEveryDeltaOnce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, TakeoverBFirst,
-                         ::testing::Values(std::tuple(1, LoraSharding::automatic),
-                                           std::tuple(2, LoraSharding::automatic),
-                                           std::tuple(2, LoraSharding::gathered),
-                                           std::tuple(2, LoraSharding::s_lora)));
+                         ::testing::Values(std::tuple(1, LoraSharding::automatic, false),
+                                           std::tuple(2, LoraSharding::automatic, false),
+                                           std::tuple(2, LoraSharding::gathered, false),
+                                           std::tuple(2, LoraSharding::s_lora, false),
+                                           std::tuple(1, LoraSharding::automatic, true),
+                                           std::tuple(2, LoraSharding::s_lora, true)));
 
 }  // namespace
 }  // namespace tandem::test

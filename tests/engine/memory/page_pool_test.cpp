@@ -218,6 +218,29 @@ TEST(PoolLayout, CutsPagesOfRealModelsIntoChunksWithoutRest) {
   EXPECT_EQ(tiny.chunks_per_page, 1);
 }
 
+TEST(PoolLayout, GivesLayersThatReadKeysOfOthersNoPlaceOfTheirOwn) {
+  DecoderShape shape;
+  shape.num_layers = 6;
+  shape.num_kv_heads = 2;
+  shape.head_dim = 16;
+  shape.max_position_embeddings = 512;
+  ModelSpec spec = decoder_of(shape);
+  for (const std::size_t windowed : {0U, 1U, 3U, 4U}) spec.layers[windowed].attention.window = 24;
+  for (const auto& [reader, source] : {std::pair(3U, 1U), {4U, 1U}, {5U, 2U}}) {
+    spec.layers[reader].attention.keys_of = source;
+  }
+  const PoolLayout layout = PoolLayout::of(spec, DType::f32, 16);
+  EXPECT_EQ(layout.groups.whole, 1);
+  EXPECT_EQ(layout.groups.windowed, 2);
+  EXPECT_EQ(layout.page_bytes, layout.slab_bytes) << "a group has one layer";
+  std::vector<std::int32_t> groups;
+  for (const PoolLayout::LayerPlace& place : layout.layers) {
+    EXPECT_EQ(place.offset, 0U);
+    groups.push_back(place.group);
+  }
+  EXPECT_EQ(groups, (std::vector<std::int32_t>{1, 2, 0, 2, 2, 0}));
+}
+
 TEST(PagePoolDeathTest, NoticesALeak) {
   EXPECT_DEATH(
       {

@@ -20,8 +20,28 @@ struct Prompt {
   std::vector<std::int32_t> sampled;
 };
 
-class DroppedRows : public GraphsFixture {
+// Inputs by layer, and last layers that read the keys of earlier ones.
+ModelSpec model_of_one_group() {
+  ModelSpec spec = small_model_with_layer_inputs();
+  for (LayerSpec& layer : spec.layers) layer.attention.window = 0;
+  return spec;
+}
+
+class DroppedRows : public GraphsFixture, public ::testing::WithParamInterface<bool> {
  protected:
+  DroppedRows() : GraphsFixture(GetParam() ? model_of_one_group() : small_model(2)) {}
+
+  // Computes tokens of a prompt from `start` on; its last row is sampled if `is_end`.
+  void compute(const std::vector<TokenId>& tokens, std::int64_t start, bool is_end) {
+    batch_->clear();
+    const std::int32_t first =
+        batch_->add_sequence(tokens, start, tables_.back().pages(), kPageTokens, slot_of(2));
+    const auto last = first + static_cast<std::int32_t>(tokens.size()) - 1;
+    if (is_end) batch_->add_sample(last, {}, {}, {});
+    const StepInput input = batch_->upload(*stream_);
+    model_->forward(*stream_, input, *cache_, tier_->lane(0).table());
+  }
+
   // Returns the logits of the sampled rows, in their order.
   std::vector<float> logits_of(const std::vector<Prompt>& prompts) {
     tables_.clear();
@@ -64,7 +84,7 @@ class DroppedRows : public GraphsFixture {
   }
 };
 
-TEST_F(DroppedRows, LeaveTheOthersLogitsAsTheyAre) {
+TEST_P(DroppedRows, LeaveTheOthersLogitsAsTheyAre) {
   const std::vector<std::vector<Prompt>> steps = {
       {{9, 2, {8}}},
       {{12, 4, {11}}, {7, -1, {6}}, {9, 3, {8}}},
@@ -86,6 +106,27 @@ TEST_F(DroppedRows, LeaveTheOthersLogitsAsTheyAre) {
     EXPECT_GT(largest, 0);
   }
 }
+
+// A piece without logits ends behind the last keys.
+TEST_P(DroppedRows, OfAPieceOfAPromptLeaveItsKeysAsTheyAre) {
+  const std::vector<float> expected = logits_of({{11, 2, {10}}});
+  std::vector<TokenId> tokens;
+  for (std::int32_t t = 0; t < 11; ++t) {
+    tokens.push_back((t * 37 + 11) % static_cast<TokenId>(config_.vocab_size));
+  }
+  tables_.emplace_back(pool_);
+  ASSERT_TRUE(tables_.back().reserve(11));
+  compute({tokens.begin(), tokens.begin() + 6}, 0, false);
+  compute({tokens.begin() + 6, tokens.end()}, 6, true);
+  const std::vector<float> got = logits(1);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    ASSERT_NEAR(got[i], expected[i], 1e-4F * std::max(1.0F, std::abs(expected[i])));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, DroppedRows, ::testing::Bool(), [](const auto& with_inputs) {
+  return with_inputs.param ? "inputs_by_layer" : "decoder";
+});
 
 }  // namespace
 }  // namespace tandem::test

@@ -347,8 +347,9 @@ TEST(ModelSpec, ReadsTheFullLayersOfGemma4AndRefusesItsOtherKinds) {
       return text;
     }());
   };
-  EXPECT_THAT(with("hidden_size_per_layer_input", 12), HasSubstr("inputs by layer"));
-  EXPECT_THAT(with("num_kv_shared_layers", 1), HasSubstr("shared keys and values"));
+  EXPECT_EQ(spec.layer_input_size(), 0);
+  EXPECT_EQ(with("num_kv_shared_layers", 1), "accepted");
+  EXPECT_THAT(with("num_kv_shared_layers", 3), HasSubstr("num_kv_shared_layers"));
   EXPECT_THAT(with("enable_moe_block", true), HasSubstr("experts"));
   EXPECT_THAT(with("use_bidirectional_attention", "all"), HasSubstr("use_bidirectional_attention"));
   EXPECT_EQ(with("use_bidirectional_attention", "vision"), "accepted");
@@ -356,6 +357,45 @@ TEST(ModelSpec, ReadsTheFullLayersOfGemma4AndRefusesItsOtherKinds) {
   EXPECT_THAT(with("rope_parameters", nullptr), HasSubstr("'rope_parameters' says nothing"));
   EXPECT_THAT(with("layer_types", {"full_attention", "full_attention", "sliding_attention"}),
               HasSubstr("the last layer"));
+}
+
+TEST(ModelSpec, ReadsInputsByLayerAndSharedKeysOfGemma4) {
+  const Json json = config_of("gemma4");
+  const ModelSpec spec = parse_model_spec(json.dump()).value();
+  std::vector<std::size_t> sources;
+  std::vector<std::int64_t> ffn;
+  for (const LayerSpec& layer : spec.layers) {
+    EXPECT_EQ(layer.input.size, 12);
+    sources.push_back(layer.attention.keys_of);
+    ffn.push_back(layer.mlp.size);
+  }
+  constexpr std::size_t kOwn = AttentionSpec::kOwnKeys;
+  EXPECT_THAT(sources, ElementsAre(kOwn, kOwn, kOwn, 1, 1, 2));
+  EXPECT_THAT(ffn, ElementsAre(72, 72, 72, 144, 144, 144));
+  const auto with = [&](const char* field, const Json& value) {
+    Json changed = json;
+    changed[field] = value;
+    return parse_model_spec(changed.dump());
+  };
+  EXPECT_EQ(with("use_double_wide_mlp", false)->layer(5).mlp.size, 72);
+  EXPECT_EQ(with("hidden_size_per_layer_input", nullptr)->layer_input_size(), 0);
+  Json absent = json;
+  absent.erase("hidden_size_per_layer_input");
+  EXPECT_EQ(parse_model_spec(absent.dump())->layer_input_size(), 256);
+  EXPECT_THAT(message_of(json, "vocab_size_per_layer_input", 256),
+              HasSubstr("'vocab_size_per_layer_input' is 256, and 'vocab_size' 512"));
+  EXPECT_THAT(message_of(json, "num_kv_shared_layers", 4),
+              HasSubstr("layer 2 has no layer of its kind before them"));
+  EXPECT_THAT(message_of(json, "num_kv_shared_layers", 6), HasSubstr("num_kv_shared_layers"));
+  const auto by_layer = [&](const Json& value) {
+    return message_of(json, "per_layer_config", value);
+  };
+  const Json heads = {{"head_dim", 32}};
+  EXPECT_EQ(by_layer({{"2", heads}, {"5", heads}}), "accepted");
+  EXPECT_THAT(by_layer({{"2", heads}}), HasSubstr("for each full layer alone"));
+  EXPECT_THAT(by_layer({{"1", heads}, {"5", heads}}), HasSubstr("says nothing of layer 2"));
+  EXPECT_THAT(by_layer({{"2", heads}, {"5", {{"head_dim", 32}, {"sliding_window", 8}}}}),
+              HasSubstr("sets more than the heads"));
 }
 
 TEST(ModelSpec, ReadsCohere2AndRefusesOtherKindsOfItsLayers) {

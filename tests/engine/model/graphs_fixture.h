@@ -27,11 +27,12 @@ class GraphsFixture : public ::testing::Test {
   static constexpr std::int32_t kMaxRows = 40;
   static constexpr std::int32_t kMaxLen = 64;
 
-  GraphsFixture()
-      : pool_(kPages, kPageTokens,
-              PoolLayout::of(small_model(2), DType::f32, kPageTokens).chunks_per_page) {
+  // `config`: its layers have one group of pages.
+  explicit GraphsFixture(const ModelSpec& config = small_model(2))
+      : config_(config),
+        pool_(kPages, kPageTokens,
+              PoolLayout::of(config, DType::f32, kPageTokens).chunks_per_page) {
     device_ = make_test_device();
-    config_ = small_model(2);
     const ModelLimits limits{kMaxRows * 2, kMaxRows, kMaxLen, 64};
     model_ = Model::load(config_, *make_dummy_weights(3), DType::f32, limits, *device_,
                          [](std::size_t, std::size_t) {})

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <random>
 
+#include "tests/support/small_model.h"
+
 namespace tandem {
 namespace {
 
@@ -71,6 +73,15 @@ TEST(LoraHalves, AreOfFewSetsWhateverModulesAdaptersHave) {
   EXPECT_EQ(of(LoraSharding::gathered).choose(8, 16, only_gate_up),
             (SiteSet{Site::qkv, Site::gate_up}));
   EXPECT_EQ(of(LoraSharding::automatic).choose(32, 64, {0, 0, 4096, 0}), SiteSet{Site::gate_up});
+}
+
+TEST(LoraHalves, AreNeverOfProjectionsThatEveryDeviceComputes) {
+  const SiteRanks ranks = {0, 0, 0, 0, 512, 512, 512};
+  LoraHalves::Shape shape = kShape;
+  shape.modules = test::small_model_with_layer_inputs().modules;
+  for (const LoraSharding sharding : kLoraShardings) {
+    EXPECT_EQ(LoraHalves({sharding, kCosts}, shape).choose(32, 64, ranks), kNone);
+  }
 }
 
 TEST(LoraHalves, ArePossibleWhereverAStepMayChooseThem) {

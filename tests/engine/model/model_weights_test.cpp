@@ -7,6 +7,7 @@
 
 #include "gpu/host/host_device.h"
 #include "tests/support/forwarding_device.h"
+#include "tests/support/small_model.h"
 
 namespace tandem {
 namespace {
@@ -83,6 +84,39 @@ TEST(ModelWeights, AreTheSameThroughTheStagingBufferAsWrittenInPlace) {
       EXPECT_TRUE(same(staged->layer(i).qkv.data, direct->layer(i).qkv.data));
       EXPECT_TRUE(same(staged->layer(i).qkv_bias, direct->layer(i).qkv_bias));
       EXPECT_TRUE(same(staged->layer(i).down.data, direct->layer(i).down.data));
+    }
+  }
+}
+
+TEST(ModelWeights, OfInputsByLayerAreWholeInEachShardButForTheTable) {
+  const ModelSpec spec = test::small_model_with_layer_inputs();
+  const auto source = make_dummy_weights(7);
+  const auto device = make_host_device({}).value();
+  const ModelWeights whole = ModelWeights::load(spec, {}, *source, DType::f32, *device, {}).value();
+  const auto same = [](const TensorView& part, const TensorView& all) {
+    return part.rows() == all.rows() && part.cols() == all.cols() &&
+           std::memcmp(part.data, all.data,
+                       static_cast<std::size_t>(all.num_elements()) * sizeof(float)) == 0;
+  };
+  EXPECT_EQ(whole.layer(3).qkv.rows(), spec.q_size()) << "it has no keys";
+  EXPECT_EQ(whole.layer(3).k_norm.rank, 0);
+  EXPECT_EQ(whole.layer(3).down.data.cols(), 2 * spec.mlp().size);
+  for (const std::int32_t rank : {0, 1}) {
+    const Shard shard{rank, 2};
+    const ModelWeights part =
+        ModelWeights::load(spec, shard, *source, DType::f32, *device, {}).value();
+    const VocabRange vocab = vocab_of_shard(spec, shard);
+    EXPECT_TRUE(same(part.layer_inputs().table,
+                     whole.layer_inputs().table.slice_rows(vocab.first, vocab.count)));
+    EXPECT_TRUE(same(part.layer_inputs().projection.data, whole.layer_inputs().projection.data));
+    EXPECT_TRUE(same(part.layer_inputs().norm, whole.layer_inputs().norm));
+    for (std::int64_t l = 0; l < spec.num_layers(); ++l) {
+      const LayerWeights& w = part.layer(l);
+      const LayerWeights& all = whole.layer(l);
+      EXPECT_TRUE(same(w.input_gate.data, all.input_gate.data));
+      EXPECT_TRUE(same(w.input_projection.data, all.input_projection.data));
+      EXPECT_TRUE(same(w.input_out_norm, all.input_out_norm));
+      EXPECT_EQ(w.output_scale, all.output_scale);
     }
   }
 }

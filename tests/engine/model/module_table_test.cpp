@@ -31,8 +31,8 @@ TEST(ModuleTable, OfADecoderHasSevenModulesAtFourSites) {
   EXPECT_THAT(names_at(table, Site::o), ElementsAre("o_proj"));
   EXPECT_THAT(names_at(table, Site::gate_up), ElementsAre("gate_proj", "up_proj"));
   EXPECT_THAT(names_at(table, Site::down), ElementsAre("down_proj"));
-  EXPECT_TRUE(table.by_rows(Site::o) && table.by_rows(Site::down));
-  EXPECT_FALSE(table.by_rows(Site::qkv) || table.by_rows(Site::gate_up));
+  for (const Site site : {Site::o, Site::down}) EXPECT_EQ(table.cut(site), ModuleCut::rows);
+  for (const Site site : {Site::qkv, Site::gate_up}) EXPECT_EQ(table.cut(site), ModuleCut::columns);
   EXPECT_EQ(table.find("up_proj"), 5U);
   EXPECT_EQ(table.find("proj"), std::nullopt);
   EXPECT_EQ(module_in(spec, 1, table.row("o_proj")), spec.q_size());
@@ -51,6 +51,45 @@ TEST(ModuleTable, KnowsWhichLayersHaveAModuleAndHowWideItIs) {
     EXPECT_EQ(module_out(spec, l, v) > 0, layer.attention.window == 0);
     EXPECT_EQ(module_in(spec, l, spec.modules.row("down_proj")), layer.mlp.size);
   }
+}
+
+TEST(ModuleTable, HasInputsByLayerWholeAndTheProjectionOfAllOfThemInTheFirstLayer) {
+  const ModelSpec spec = small_model_with_layer_inputs();
+  const std::size_t all = spec.modules.row("per_layer_model_projection");
+  const std::size_t gate = spec.modules.row("per_layer_input_gate");
+  const std::size_t projection = spec.modules.row("per_layer_projection");
+  EXPECT_EQ(spec.modules.num_sites(), 7U);
+  EXPECT_FALSE(spec.modules[all].in_layers);
+  for (std::int64_t l = 0; l < spec.num_layers(); ++l) {
+    EXPECT_EQ(module_out(spec, l, all), l == 0 ? 5 * 24 : 0);
+    EXPECT_EQ(module_out(spec, l, gate), 24);
+    EXPECT_EQ(module_in(spec, l, projection), 24);
+    EXPECT_EQ(module_out(spec, l, spec.modules.row("k_proj")), l < 3 ? spec.kv_size() : 0);
+  }
+  for (const Site site : {Site::layer_inputs, Site::input_gate, Site::input_projection}) {
+    EXPECT_EQ(spec.modules.cut(site), ModuleCut::none);
+  }
+}
+
+TEST(ModelSpec, WithKeysOfLaterLayersOrOfOtherShapesIsRefused) {
+  const ModelSpec spec = small_model_with_layer_inputs();
+  EXPECT_TRUE(check_computable(spec).ok()) << check_computable(spec).message();
+  const auto refused = [&](auto&& change) {
+    ModelSpec changed = spec;
+    change(changed.layers);
+    return check_computable(changed).message();
+  };
+  const std::string other =
+      "Tandem does not compute keys and values of a later layer, or of one "
+      "of another shape yet";
+  EXPECT_EQ(refused([](auto& layers) { layers[1].attention.keys_of = 3; }), other);
+  EXPECT_EQ(refused([](auto& layers) { layers[3].attention.keys_of = 2; }), other);  // no window
+  EXPECT_EQ(refused([](auto& layers) { layers[4].attention.kv_heads = 1; }), other);
+  EXPECT_EQ(refused([](auto& layers) { layers[4].attention.keys_of = 3; }), other);
+  EXPECT_EQ(refused([](auto& layers) {
+              for (LayerSpec& layer : layers) layer.norms = NormPlace::before;
+            }).substr(0, 45),
+            "Tandem does not compute scales of a layer wit");
 }
 
 TEST(ModuleTableDeathTest, RefusesSitesOutOfOrderAndModulesThatNoKernelHasRoomFor) {

@@ -274,6 +274,34 @@ TEST_F(Elementwise, RopeAppendTurnsAFusedProjectionAndWritesItsKeysAndValues) {
   }
 }
 
+TEST_F(Elementwise, RopeAppendWithoutKeysRotatesQueriesAlone) {
+  for (int round = 0; round < 12; ++round) {
+    const DType dtype = kDtypes[round % 3];
+    const std::int64_t t = pick(1, 20);
+    const std::int64_t d = round % 2 == 0 ? 128 : 2 * pick(2, 40);
+    const std::int64_t pairs = round % 4 < 2 ? d / 2 : pick(1, d / 2);
+    const TestTensor q = tensor(dtype, {t, 3 * d});
+    const TestTensor cos_sin = tensor(DType::f32, {64, 2, pairs});
+    const auto positions = array(indices(t, 64));
+    const auto slots = array(indices(t, 64));
+    reference::rope_append({q.host().split_cols(3),
+                            {},
+                            {},
+                            cos_sin.host(),
+                            positions.host(),
+                            slots.host(),
+                            {nullptr, 0, 4}});
+    stream_->rope_append({q.on_device().split_cols(3),
+                          {},
+                          {},
+                          cos_sin.on_device(),
+                          positions.on_device(),
+                          slots.on_device(),
+                          {nullptr, 0, 4}});
+    expect_same(q, fmt::format("T {} d {} pairs {}", t, d, pairs));
+  }
+}
+
 TEST_F(Elementwise, ResolveTokensPutsThePreviousStepsTokensInTheirPlaces) {
   std::vector<SampledToken> sampled(5);
   for (SampledToken& each : sampled) each.token = static_cast<std::int32_t>(pick(0, 1000));
@@ -297,6 +325,24 @@ TEST_F(Elementwise, SwigluMatchesTheTwin) {
     reference::swiglu({gate_up.host(), out.host(), activation});
     stream_->swiglu({gate_up.on_device(), out.on_device(), activation});
     expect_same(out, fmt::format("T {} ffn {} {}", t, ffn, to_string(activation)));
+  }
+}
+
+TEST_F(Elementwise, SwigluTakesTheUpHalfFromElsewhereAndRoundsAProductOfFloats) {
+  for (int round = 0; round < 30; ++round) {
+    const DType dtype = kDtypes[round % 3];
+    const DType from = round % 2 == 0 ? DType::f32 : dtype;
+    const std::int64_t t = pick(0, 20);
+    const std::int64_t ffn = width(round / 3, 400);
+    const std::int64_t wide = ffn + pick(0, 1) * (round % 4 < 2 ? 3 : 8);
+    const TestTensor gate = tensor(from, {t, ffn}, 8);
+    const TestTensor ups = tensor(from, {t, 2 * wide}, 8);
+    const TestTensor out = tensor(dtype, {t, ffn});
+    reference::swiglu(
+        {gate.host(), out.host(), Activation::gelu_tanh, ups.host().slice_cols(wide, ffn)});
+    stream_->swiglu({gate.on_device(), out.on_device(), Activation::gelu_tanh,
+                     ups.on_device().slice_cols(wide, ffn)});
+    expect_same(out, fmt::format("T {} ffn {} of {}", t, ffn, to_string(from)));
   }
 }
 

@@ -229,6 +229,7 @@ class HandoffOfRanks : public ::testing::Test {
     args.table = words->table[0];
     args.slot_stride = kModules;
     args.is_sum = offered.x_is_part;
+    args.is_whole = whole_;
     args.dtype = DType::f32;
     args.deadline_us = 30'000'000;
     args.timed_out = words->timed_out;
@@ -258,7 +259,7 @@ class HandoffOfRanks : public ::testing::Test {
       ASSERT_EQ(doorbell, doorbell_of(sequence_, kCases[g].want)) << "group " << g;
       const LoraSegment& segment = ranks_[0].words.segments[g];
       if (kCases[g].want != Ticket::cpu && kCases[g].want != Ticket::cpu_xa) continue;
-      const std::int64_t outs = is_part ? kWidth : kRanks * kWidth;
+      const std::int64_t outs = is_part || whole_ ? kWidth : kRanks * kWidth;
       for (std::int32_t r = 0; r < segment.count; ++r) {
         const std::int64_t row = rows_ - 1 - (segment.first + r);
         const float* const x = box.x + segment.first * kRanks * kIn + r * kRanks * kIn;
@@ -279,7 +280,7 @@ class HandoffOfRanks : public ::testing::Test {
     if (is_part && rank > 0) return 0;
     const std::int32_t m = column < kOut[0] ? 0 : 1;
     if (kCases[g].want == Ticket::cpu) {
-      if (is_part) return y_of(row, column);
+      if (is_part || whole_) return y_of(row, column);
       const auto r = static_cast<std::int64_t>(rank);
       return m == 0 ? y_of(row, r * kOut[0] + column)
                     : y_of(row, kRanks * kOut[0] + r * kOut[1] + (column - kOut[0]));
@@ -330,6 +331,7 @@ class HandoffOfRanks : public ::testing::Test {
   std::array<Rank, kRanks> ranks_;
   Buffer mail_memory_;
   Buffer state_;
+  bool whole_ = false;  // every rank has the whole product
   std::int32_t rows_ = 0;
   std::size_t num_groups_ = kGroups;  // of the current job
   std::uint64_t sequence_ = 0;
@@ -345,6 +347,18 @@ TEST_F(HandoffOfRanks, GiveTheSameTicketsAndShareOutTheAnswers) {
     for (std::size_t r = 0; r < kRanks; ++r) enqueue(r, is_part);
     worker.join();
     judge(is_part, fmt::format("round {}", round));
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(HandoffOfRanks, GiveTheWholeAnswersToRanksThatHaveTheWholeProduct) {
+  whole_ = true;
+  for (int round = 0; round < 4; ++round) {
+    next_job(kGroups - static_cast<std::size_t>(round), false);
+    std::thread worker([&] { work(false); });
+    for (std::size_t r = 0; r < kRanks; ++r) enqueue(r, false);
+    worker.join();
+    judge(false, fmt::format("round {}", round));
     if (HasFailure()) return;
   }
 }

@@ -177,9 +177,9 @@ void rotary_angles(const RotaryAnglesArgs& args) {
 }
 
 void rope_append(const RopeAppendArgs& args) {
-  const std::int64_t heads = args.k.dim[1];
-  const std::int64_t d = args.k.cols();
-  for (std::int64_t t = 0; t < args.k.rows(); ++t) {
+  const std::int64_t heads = args.k.rank == 0 ? 0 : args.k.dim[1];
+  const std::int64_t d = args.q.cols();
+  for (std::int64_t t = 0; t < args.q.rows(); ++t) {
     // to(value, i): the place of one of the two rotated values of a pair.
     const std::int64_t pairs = args.cos_sin.rank == 0 ? 0 : args.cos_sin.cols();
     const auto rotate = [&](const TensorView& x, std::int64_t h, auto&& to) {
@@ -200,7 +200,7 @@ void rope_append(const RopeAppendArgs& args) {
       const float scale = args.q_scale.rank == 0 ? 1.0F : at(args.q_scale, args.positions[t]);
       rotate(args.q, h, [&](float value, std::int64_t i) { put(args.q, scale * value, t, h, i); });
     }
-    if (args.slots[t] < 0) continue;
+    if (heads == 0 || args.slots[t] < 0) continue;
     const std::int64_t page = args.slots[t] / args.cache.page_tokens;
     const std::int64_t offset = args.slots[t] % args.cache.page_tokens;
     const TensorView keys = page_of(args.cache, args.k.dtype, page, 0, heads, d);
@@ -267,7 +267,8 @@ void swiglu(const SwigluArgs& args) {
         const double inner = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
         activated = static_cast<float>(0.5 * x * (1 + std::tanh(inner)));
       }
-      put(args.out, activated * at(args.gate_up, t, ffn + i), t, i);
+      const float up = args.up.rank == 0 ? at(args.gate_up, t, ffn + i) : at(args.up, t, i);
+      put(args.out, activated * up, t, i);
     }
   }
 }

@@ -137,6 +137,40 @@ TEST(PeftAdapterOfAnotherTable, HasTheModulesThatItsLayersHave) {
   EXPECT_EQ(end, adapter->num_bytes);
 }
 
+TEST(PeftAdapterOfAnotherTable, HasModulesOutsideOfLayersThatListsOfLayersLeaveOut) {
+  const ModelSpec spec = test::small_model_with_layer_inputs();
+  const testing::TempDir dir;
+  const std::string folder = testing::write_peft_adapter(
+      dir, "a", spec, 4, {"per_layer_model_projection", "per_layer_projection"}, 1);
+  const std::size_t all = spec.modules.row("per_layer_model_projection");
+  const std::size_t projection = spec.modules.row("per_layer_projection");
+  EXPECT_EQ(module_path(spec, 0, all), "model.per_layer_model_projection");
+  const Result<Adapter> adapter = load_peft_adapter(folder, spec, DType::f32);
+  ASSERT_TRUE(adapter) << adapter.status().message();
+  for (std::size_t layer = 0; layer < spec.layers.size(); ++layer) {
+    EXPECT_EQ(adapter->layers[layer][all].rank, layer == 0 ? 4 : 0);
+    EXPECT_EQ(adapter->layers[layer][projection].rank, 4);
+  }
+  Json config = lora({"per_layer_model_projection", "per_layer_projection"});
+  config["layers_to_transform"] = {0, 1, 2, 3, 4};
+  dir.write("a/adapter_config.json", config.dump());
+  EXPECT_THAT(load_peft_adapter(folder, spec, DType::f32).status().message(),
+              HasSubstr("model.per_layer_model_projection, which adapter_config.json does not"));
+}
+
+TEST(PathInTextModel, LeavesOutTheTowersOfMultimodalModels) {
+  ModelSpec spec = base();
+  spec.names.multimodal = true;
+  for (const char* const path :
+       {"model.vision_tower.encoder.layers.0.q_proj", "multi_modal_projector.linear",
+        "model.audio_tower.layers.0.q_proj", "model.embed_vision.embedding_projection",
+        "embed_audio.embedding_projection"}) {
+    EXPECT_EQ(path_in_text_model(spec, path), std::nullopt) << path;
+  }
+  EXPECT_EQ(path_in_text_model(spec, "model.language_model.per_layer_model_projection"),
+            "model.per_layer_model_projection");
+}
+
 float first_scale(const Adapter& adapter, std::size_t layer, std::string_view module,
                   const std::vector<float>& b) {
   const AdapterMatrix& m = adapter.layers[layer][base().modules.row(module)];
