@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -17,5 +18,9 @@ namespace tandem {
 // `max_bytes` is refused.
 Result<std::string> read_model_file(const std::filesystem::path& model, std::string_view name,
                                     std::uint64_t max_bytes);
+
+// Returns what read_model_file() makes of a GGUF file before it becomes text: to write and parse
+// the tokenizer.json of a large vocabulary takes as long as to make it.
+Result<nlohmann::json> translate_gguf(const std::filesystem::path& model, std::string_view name);
 
 }  // namespace tandem

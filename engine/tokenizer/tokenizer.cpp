@@ -41,6 +41,11 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::load(const std::filesystem::path& 
   return result;
 }
 
+Result<std::unique_ptr<Tokenizer>> Tokenizer::of(const nlohmann::json& tokenizer_json) {
+  TANDEM_ASSIGN(std::unique_ptr<const Impl> impl, Impl::of(tokenizer_json));
+  return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(impl)));
+}
+
 Result<std::unique_ptr<Tokenizer>> Tokenizer::parse(std::string_view tokenizer_json) {
   TANDEM_ASSIGN(std::unique_ptr<const Impl> impl, Impl::parse(tokenizer_json));
   return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(impl)));

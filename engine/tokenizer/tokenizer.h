@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,6 +24,8 @@ class Tokenizer {
   // support.
   static Result<std::unique_ptr<Tokenizer>> load(const std::filesystem::path& dir);
   static Result<std::unique_ptr<Tokenizer>> parse(std::string_view tokenizer_json);
+  // Of a tokenizer.json that is in memory; its texts are UTF-8, and it nests as deep as that file.
+  static Result<std::unique_ptr<Tokenizer>> of(const nlohmann::json& tokenizer_json);
   ~Tokenizer();
 
   // Special tokens written in the text become their ids, as in Hugging Face tokenizers.

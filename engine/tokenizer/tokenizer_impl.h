@@ -46,8 +46,10 @@ struct Tokenizer::Impl {
   }
 
   static Result<std::unique_ptr<const Impl>> parse(std::string_view text);
+  static Result<std::unique_ptr<const Impl>> of(const nlohmann::json& json);
 
  private:
+  static Result<std::unique_ptr<const Impl>> made_of(const nlohmann::json& json);
   Status fill(const nlohmann::json& json);
   Status enter(TokenId id, const std::string& text);
   Status enter_added(const std::vector<AddedToken>& added);

@@ -110,6 +110,18 @@ Result<std::vector<AddedToken>> parse_added_tokens(const Fields& root) {
   return tokens;
 }
 
+// Calls `make`, whose exceptions become errors.
+template <typename Make>
+auto guarded(const Make& make) -> decltype(make()) {
+  try {
+    return make();
+  } catch (const nlohmann::json::exception& e) {
+    return invalid("not JSON that can be read: {}", e.what());
+  } catch (const std::bad_alloc&) {
+    return error(StatusCode::resource_exhausted, "no memory for the tokenizer");
+  }
+}
+
 }  // namespace
 
 // Registers a token under its id. A token with two ids and an id with two tokens are both refused.
@@ -172,16 +184,18 @@ Status Tokenizer::Impl::fill(const nlohmann::json& json) {
 Result<std::unique_ptr<const Tokenizer::Impl>> Tokenizer::Impl::parse(std::string_view text) {
   if (nests_deeper_than(text, kMaxJsonDepth))
     return invalid("JSON nested deeper than {}", kMaxJsonDepth);
-  try {
-    const nlohmann::json json = nlohmann::json::parse(text);
-    auto impl = std::make_unique<Impl>();
-    TANDEM_TRY(impl->fill(json));
-    return std::unique_ptr<const Impl>(std::move(impl));
-  } catch (const nlohmann::json::exception& e) {
-    return invalid("not JSON that can be read: {}", e.what());
-  } catch (const std::bad_alloc&) {
-    return error(StatusCode::resource_exhausted, "no memory for the tokenizer");
-  }
+  return guarded([&] { return made_of(nlohmann::json::parse(text)); });
+}
+
+Result<std::unique_ptr<const Tokenizer::Impl>> Tokenizer::Impl::of(const nlohmann::json& json) {
+  return guarded([&] { return made_of(json); });
+}
+
+Result<std::unique_ptr<const Tokenizer::Impl>> Tokenizer::Impl::made_of(
+    const nlohmann::json& json) {
+  auto impl = std::make_unique<Impl>();
+  TANDEM_TRY(impl->fill(json));
+  return std::unique_ptr<const Impl>(std::move(impl));
 }
 
 }  // namespace tandem

@@ -21,8 +21,10 @@ namespace tandem::testing {
 // A config.json as transformers 4 writes it, as metadata.
 inline void add_gguf_metadata(const nlohmann::json& config, const ModelSpec& spec,
                               GgufWriter& writer) {
-  static const std::map<std::string, std::string> kArchitectures = {
-      {"gemma3_text", "gemma3"}, {"olmo3", "olmo2"}, {"mistral", "llama"}};
+  static const std::map<std::string, std::string> kArchitectures = {{"gemma3_text", "gemma3"},
+                                                                    {"olmo3", "olmo2"},
+                                                                    {"mistral", "llama"},
+                                                                    {"ministral3", "mistral3"}};
   const std::string type = config.at("model_type");
   const auto other = kArchitectures.find(type);
   const std::string arch = other == kArchitectures.end() ? type : other->second;
@@ -46,6 +48,7 @@ inline void add_gguf_metadata(const nlohmann::json& config, const ModelSpec& spe
   copy_integer("head_dim", "attention.key_length");
   copy_integer("head_dim", "attention.value_length");
   copy_number("rms_norm_eps", "attention.layer_norm_rms_epsilon");
+  copy_number("layer_norm_eps", "attention.layer_norm_epsilon");
   copy_number("rope_theta", "rope.freq_base");
   copy_number("attn_logit_softcapping", "attn_logit_softcapping");
   copy_number("final_logit_softcapping", "final_logit_softcapping");
@@ -53,6 +56,7 @@ inline void add_gguf_metadata(const nlohmann::json& config, const ModelSpec& spe
   copy_number("embedding_multiplier", "embedding_scale");
   copy_number("residual_multiplier", "residual_scale");
   copy_number("logits_scaling", "logit_scale");
+  copy_number("logit_scale", "logit_scale");
   if (arch != "qwen2" && arch != "qwen3" && arch != "smollm3") {
     copy_integer("sliding_window", "attention.sliding_window");
   }
@@ -67,16 +71,31 @@ inline void add_gguf_metadata(const nlohmann::json& config, const ModelSpec& spe
   const RotarySpec& rotary = spec.rotary.front();
   const auto rotated = rotary.rotated > 0 ? rotary.rotated : spec.attention().head_dim;
   add("rope.dimension_count", static_cast<std::uint32_t>(rotated));
-  if (config.contains("rope_scaling") && config.at("rope_scaling").is_object()) {
-    const nlohmann::json& scaling = config.at("rope_scaling");
+  const char* const place = config.contains("rope_parameters") ? "rope_parameters" : "rope_scaling";
+  if (config.contains(place) && config.at(place).is_object()) {
+    const nlohmann::json& scaling = config.at(place);
+    const auto copy = [&](const char* field, const char* key) {
+      if (scaling.contains(field)) add(key, scaling.at(field).get<float>());
+    };
     add("rope.scaling.type", scaling.value("rope_type", scaling.value("type", "")));
-    add("rope.scaling.factor", scaling.at("factor").get<float>());
-    if (scaling.contains("original_max_position_embeddings")) {
+    copy("rope_theta", "rope.freq_base");
+    copy("factor", "rope.scaling.factor");
+    copy("attention_factor", "rope.scaling.attn_factor");
+    copy("beta_fast", "rope.scaling.yarn_beta_fast");
+    copy("beta_slow", "rope.scaling.yarn_beta_slow");
+    copy("mscale_all_dim", "rope.scaling.yarn_log_multiplier");
+    copy("llama_4_scaling_beta", "attention.temperature_scale");
+    const nlohmann::json& lengths =
+        scaling.contains("original_max_position_embeddings") ? scaling : config;
+    if (lengths.contains("original_max_position_embeddings")) {
       add("rope.scaling.original_context_length",
-          number(scaling.at("original_max_position_embeddings")));
+          number(lengths.at("original_max_position_embeddings")));
     }
-    if (scaling.contains("attention_factor")) {
-      add("rope.scaling.attn_factor", scaling.at("attention_factor").get<float>());
+    for (const std::string kind : {"long", "short"}) {
+      if (!scaling.contains(kind + "_factor")) continue;
+      const auto factors = scaling.at(kind + "_factor").get<std::vector<float>>();
+      writer.add_tensor("rope_factors_" + kind + ".weight",
+                        {static_cast<std::int64_t>(factors.size())}, factors);
     }
   }
   writer.add("tokenizer.ggml.bos_token_id", number(config.at("bos_token_id")));
@@ -157,8 +176,8 @@ inline GgufWriter gguf_of_checkpoint(const nlohmann::json& config, const ModelSp
   GgufWriter writer;
   add_gguf_metadata(config, spec, writer);
   const bool is_glm = spec.family == "glm4";
-  const bool interleaves =
-      spec.family == "llama" || spec.family == "granite" || spec.family == "smollm3";
+  const bool interleaves = spec.family == "llama" || spec.family == "granite" ||
+                           spec.family == "smollm3" || spec.family == "ministral3";
   std::set<std::string> done;
   for (const WeightPiece& piece : lay_out_weights(spec, {}, DType::f32, nullptr).pieces) {
     if (!done.insert(piece.name).second) continue;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks that tools/format and tools/includes print their help or refuse unknown arguments without
-# doing anything else: otherwise format would rewrite the whole tree.
+# Checks that tools print their help or refuse unknown arguments without doing anything else
+# (otherwise tools/format would rewrite the whole tree), and what those for a real model say and leave
+# behind without a network.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 work=$(mktemp -d)
@@ -39,6 +40,16 @@ run tools/format --check --fix
 expect 2 "unknown argument '--fix'"
 run tools/includes --fix
 expect 2 "unrecognized arguments: --fix"
+
+run tools/quickstart --help
+expect 0 "tools/quickstart --real"
+run tools/quickstart --unreal
+expect 2 "quickstart: unknown argument '--unreal'; --help explains"
+run tools/train-adapter --model "$work/none.gguf"
+expect 1 "there is no $work/none.gguf; tools/fetch-model gemma-3-270m fetches it"
+run env PIP_NO_INDEX=1 PIP_FIND_LINKS="$work" tools/fetch-model gemma-3-270m --to "$work/models"
+expect 1 "Without a network, put these wheels into a folder:"
+[[ -z $(ls -A "$work/models") ]] || fail "left $(ls -A "$work/models")"
 
 run tools/format --check
 [[ $(< "$work/formatted") == "--dry-run --Werror "* ]] || fail "did not have it check alone"

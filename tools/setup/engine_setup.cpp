@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/file/file.h"
@@ -49,17 +50,25 @@ bool is_hub_id(const std::string& model) {
 
 // Dummy weights need no tokenizer file: a tokenizer of bytes stands in.
 Result<std::unique_ptr<Tokenizer>> open_tokenizer(const EngineSettings& settings) {
+  const auto of_model = [&](Result<std::unique_ptr<Tokenizer>> tokenizer) {
+    if (tokenizer) return tokenizer;
+    return Result<std::unique_ptr<Tokenizer>>(
+        tokenizer.status().with_context("the tokenizer of " + settings.model));
+  };
+  constexpr const char* kFile = "tokenizer.json";
+  if (is_gguf_file(settings.model)) {
+    TANDEM_ASSIGN(const nlohmann::json json, translate_gguf(settings.model, kFile));
+    return of_model(Tokenizer::of(json));
+  }
   constexpr std::uint64_t kMaxBytes = std::uint64_t{256} << 20;
-  const Result<std::string> json = read_model_file(settings.model, "tokenizer.json", kMaxBytes);
+  const Result<std::string> json = read_model_file(settings.model, kFile, kMaxBytes);
   if (!json && json.status().code() == StatusCode::not_found) {
     if (settings.load_format == "dummy") return Tokenizer::parse(byte_tokenizer_json());
     return error(StatusCode::not_found, "{}; the checkpoint must have this file",
                  json.status().message());
   }
   if (!json) return json.status();
-  auto tokenizer = Tokenizer::parse(*json);
-  if (!tokenizer) return tokenizer.status().with_context("the tokenizer of " + settings.model);
-  return tokenizer;
+  return of_model(Tokenizer::parse(*json));
 }
 
 // A template that the user names must parse. If the checkpoint's own does not, the engine still

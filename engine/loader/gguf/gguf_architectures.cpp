@@ -99,15 +99,19 @@ void translate_phi3(MetadataTranslation& to) {
   to.set("rope_scaling", std::move(scaling));
 }
 
+// Families whose layers with windows have the same base as the others.
+void refuse_other_base_of_windows(MetadataTranslation& to) {
+  const auto windowed_base = to.number("rope.freq_base_swa");
+  if (windowed_base && windowed_base != to.number("rope.freq_base")) {
+    to.fail(invalid("'rope.freq_base_swa' is {}, not 'rope.freq_base'", *windowed_base));
+  }
+}
+
 // OLMo 3 is an OLMo 2 with windows.
 void translate_olmo2(MetadataTranslation& to) {
   to.set("model_type", to.has("attention.sliding_window") ? "olmo3" : "olmo2");
   translate_window(to);
-  const auto windowed_base = to.number("rope.freq_base_swa");
-  if (windowed_base && windowed_base != to.number("rope.freq_base")) {
-    to.fail(
-        invalid("'olmo2.rope.freq_base_swa' is {}, not 'olmo2.rope.freq_base'", *windowed_base));
-  }
+  refuse_other_base_of_windows(to);
 }
 
 void translate_smollm3(MetadataTranslation& to) {
@@ -129,6 +133,31 @@ void translate_glm4(MetadataTranslation& to) {
   to.set("attention_bias", to.has_tensor("blk.0.attn_q.bias"));
 }
 
+void translate_cohere2(MetadataTranslation& to) {
+  to.set("model_type", "cohere2");
+  to.require("attention.sliding_window");
+  translate_window(to);
+  refuse_other_base_of_windows(to);
+  to.copy_number("attention.layer_norm_epsilon", "layer_norm_eps");
+  to.require("logit_scale");
+  to.copy_number("logit_scale", "logit_scale");
+}
+
+// Ministral 3, and the text of Mistral Small 3.1, which is a Mistral: its queries do not grow with
+// their position.
+void translate_mistral3(MetadataTranslation& to) {
+  const auto growth = to.number("attention.temperature_scale");
+  const auto mscale = to.number("rope.scaling.yarn_log_multiplier");
+  const bool grows = growth.value_or(0) != 0;
+  to.set("model_type", grows ? "ministral3" : "mistral");
+  Json* const scaling = to.written_object("rope_scaling");
+  if (scaling == nullptr) return;
+  if (grows) (*scaling)["llama_4_scaling_beta"] = *growth;
+  if (!mscale) return;
+  (*scaling)["mscale"] = 1;
+  (*scaling)["mscale_all_dim"] = *mscale;
+}
+
 constexpr std::array kArchitectures = {
     GgufArchitecture{"llama", translate_llama, true},
     GgufArchitecture{"qwen2", translate_qwen2},
@@ -140,6 +169,8 @@ constexpr std::array kArchitectures = {
     GgufArchitecture{"smollm3", translate_smollm3, true},
     GgufArchitecture{"granite", translate_granite, true},
     GgufArchitecture{"glm4", translate_glm4},
+    GgufArchitecture{"cohere2", translate_cohere2},
+    GgufArchitecture{"mistral3", translate_mistral3, true},
 };
 
 }  // namespace

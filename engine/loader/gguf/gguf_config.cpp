@@ -37,6 +37,17 @@ Status add_token_ids(const GgufModel& model, Json& config) {
   return {};
 }
 
+// The type to compute in that a checkpoint's config.json would name. Quantised weights have none,
+// even beside an embedding that is not quantised, and Gemma's activations are too large for f16.
+DType computed_in(const GgufModel& model, const GgufArchitecture& architecture,
+                  const GgufTensor& embedding) {
+  const bool quantised = std::ranges::any_of(
+      model.tensors(), [](const auto& each) { return !each.second.tensor->type->dtype; });
+  if (quantised) return DType::bf16;
+  const DType stored = *embedding.type->dtype;
+  return stored == DType::f16 && architecture.name.starts_with("gemma") ? DType::bf16 : stored;
+}
+
 }  // namespace
 
 Result<Json> gguf_config(const GgufModel& model) {
@@ -50,10 +61,7 @@ Result<Json> gguf_config(const GgufModel& model) {
   if (embedding == nullptr) return invalid("tensor 'token_embd.weight' is missing");
   config["vocab_size"] = embedding->shape.front();
   config["tie_word_embeddings"] = model.tensor("output.weight") == nullptr;
-  // Quantised weights have no type to compute in, and Gemma's activations are too large for f16.
-  const DType stored = embedding->type->dtype.value_or(DType::bf16);
-  const bool is_gemma = architecture->name.starts_with("gemma");
-  config["dtype"] = to_string(is_gemma && stored == DType::f16 ? DType::bf16 : stored);
+  config["dtype"] = to_string(computed_in(model, *architecture, *embedding));
   TANDEM_TRY(add_token_ids(model, config));
   return config;
 }

@@ -62,20 +62,33 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Takes values from the front of the file. Once it lacks bytes, ok() is false and values are 0.
+// Takes the text at the front of `bytes`, which holds it.
+std::string_view take_text(std::span<const std::byte>& bytes) {
+  constexpr std::size_t kLength = sizeof(std::uint64_t);
+  const std::string_view text = as_text(bytes.subspan(kLength, load<std::uint64_t>(bytes)));
+  bytes = bytes.subspan(kLength + text.size());
+  return text;
+}
+
+// Takes values from the front of a file, which is read as far as they go: a mapping would end the
+// process if the file became shorter. Once bytes are missing, ok() is false and values are 0.
 class Cursor {
  public:
-  explicit Cursor(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  explicit Cursor(const File& file) : file_(file), limit_(std::min(file.size(), kMaxHeaderBytes)) {}
 
   bool ok() const { return ok_; }
+  const Status& read_status() const { return read_status_; }
   std::uint64_t position() const { return position_; }
+  std::vector<std::byte> take_all() {
+    bytes_.resize(position_);
+    return std::move(bytes_);
+  }
 
+  // The result is valid until the next call.
   std::span<const std::byte> take(std::uint64_t count) {
-    if (!ok_ || count > bytes_.size() - position_) {
-      ok_ = false;
-      return {};
-    }
-    const auto taken = bytes_.subspan(position_, count);
+    ok_ = ok_ && count <= limit_ - position_ && fetch(position_ + count);
+    if (!ok_) return {};
+    const auto taken = std::span(bytes_).subspan(position_, count);
     position_ += count;
     return taken;
   }
@@ -87,9 +100,22 @@ class Cursor {
   std::string_view text() { return as_text(take(number<std::uint64_t>())); }
 
  private:
-  std::span<const std::byte> bytes_;
+  // Reads at least the first `count` bytes of the file.
+  bool fetch(std::uint64_t count) {
+    constexpr std::uint64_t kLeast = std::uint64_t{64} << 10;
+    const std::size_t have = bytes_.size();
+    if (count <= have) return true;
+    bytes_.resize(std::min(limit_, std::max({count, kLeast, have * 2})));
+    read_status_ = file_.read(have, bytes_.data() + have, bytes_.size() - have);
+    return read_status_.ok();
+  }
+
+  const File& file_;
+  std::uint64_t limit_;
+  std::vector<std::byte> bytes_;
   std::uint64_t position_ = 0;
   bool ok_ = true;
+  Status read_status_;
 };
 
 double shortest(float value) {
@@ -145,15 +171,16 @@ std::optional<bool> GgufValue::boolean(std::uint64_t index) const {
 
 std::optional<std::string_view> GgufValue::text() const {
   if (kind_ != Kind::text || is_list_) return std::nullopt;
-  return Cursor(bytes_).text();
+  std::span<const std::byte> bytes = bytes_;
+  return take_text(bytes);
 }
 
 std::optional<std::vector<std::string_view>> GgufValue::texts() const {
   if (kind_ != Kind::text || !is_list_ || count_ > kMaxTexts) return std::nullopt;
   std::vector<std::string_view> all;
   all.reserve(count_);
-  Cursor cursor(bytes_);
-  for (std::uint64_t i = 0; i < count_; ++i) all.push_back(cursor.text());
+  std::span<const std::byte> bytes = bytes_;
+  for (std::uint64_t i = 0; i < count_; ++i) all.push_back(take_text(bytes));
   return all;
 }
 
@@ -164,12 +191,33 @@ std::string to_string(const GgufTensor& tensor) {
 // Reads a file's header into a GgufFile.
 class GgufFile::Reader {
  public:
-  explicit Reader(GgufFile& file)
-      : file_(file),
-        all_(file.mapping_.bytes()),
-        cursor_(all_.first(std::min<std::uint64_t>(all_.size(), kMaxHeaderBytes))) {}
+  Reader(const File& source, GgufFile& file)
+      : file_(file), file_bytes_(source.size()), cursor_(source) {}
 
   Status read() {
+    const Status status = read_header();
+    if (!cursor_.read_status()) return cursor_.read_status();
+    TANDEM_TRY(status);
+    file_.header_ = cursor_.take_all();
+    for (const Entry& entry : entries_) {
+      const auto bytes = std::span(file_.header_).subspan(entry.begin, entry.end - entry.begin);
+      *entry.value = GgufValue(entry.kind, entry.is_list, entry.count, bytes);
+    }
+    TANDEM_TRY(read_alignment());
+    return place_tensors();
+  }
+
+ private:
+  // A value, whose bytes get their place when the whole header has been read.
+  struct Entry {
+    GgufValue* value;
+    Kind kind;
+    bool is_list;
+    std::uint64_t count;
+    std::uint64_t begin, end;
+  };
+
+  Status read_header() {
     if (as_text(cursor_.take(kMagic.size())) != kMagic) return invalid("is no GGUF file");
     const auto version = cursor_.number<std::uint32_t>();
     if (cursor_.ok() && version != 2 && version != 3) {
@@ -182,14 +230,10 @@ class GgufFile::Reader {
                      num_tensors, num_entries, kMaxEntries);
     }
     for (std::uint64_t i = 0; i < num_entries; ++i) TANDEM_TRY(read_entry());
-    TANDEM_TRY(read_alignment());
     for (std::uint64_t i = 0; i < num_tensors; ++i) TANDEM_TRY(read_tensor());
-    if (!cursor_.ok()) return cut_short();
-    file_.header_bytes_ = cursor_.position();
-    return place_tensors();
+    return cursor_.ok() ? Status() : cut_short();
   }
 
- private:
   Status cut_short() const {
     return invalid("ends within its header, or has one of more than {} bytes", kMaxHeaderBytes);
   }
@@ -229,10 +273,9 @@ class GgufFile::Reader {
       for (std::uint64_t i = 0; i < count && cursor_.ok(); ++i) cursor_.text();
     }
     if (!cursor_.ok()) return invalid("'{}' reaches beyond the header", shown_text(key));
-    const GgufValue value(Kind(kind), is_list, count,
-                          all_.subspan(begin, cursor_.position() - begin));
-    const auto [it, is_new] = file_.metadata_.emplace(std::move(key), value);
+    const auto [it, is_new] = file_.metadata_.emplace(std::move(key), GgufValue());
     if (!is_new) return invalid("'{}' is there twice", shown_text(it->first));
+    entries_.push_back({&it->second, Kind(kind), is_list, count, begin, cursor_.position()});
     return {};
   }
 
@@ -291,7 +334,7 @@ class GgufFile::Reader {
 
   // Converts the tensors' offsets and sizes to ranges of the file.
   Status place_tensors() {
-    const std::uint64_t data = (cursor_.position() + alignment_ - 1) / alignment_ * alignment_;
+    const std::uint64_t data = (file_.header_bytes() + alignment_ - 1) / alignment_ * alignment_;
     std::vector<std::pair<const std::string, GgufTensor>*> order;
     for (auto& entry : file_.tensors_) {
       GgufTensor& tensor = entry.second;
@@ -301,7 +344,7 @@ class GgufFile::Reader {
       }
       if (__builtin_add_overflow(tensor.begin, data, &tensor.begin) ||
           __builtin_add_overflow(tensor.begin, tensor.end, &tensor.end) ||
-          tensor.end > all_.size()) {
+          tensor.end > file_bytes_) {
         return invalid("tensor '{}', {}, reaches beyond the file", shown_text(entry.first),
                        to_string(tensor));
       }
@@ -318,8 +361,9 @@ class GgufFile::Reader {
   }
 
   GgufFile& file_;
-  std::span<const std::byte> all_;
+  std::uint64_t file_bytes_;
   Cursor cursor_;
+  std::vector<Entry> entries_;
   std::uint64_t alignment_ = kUsualAlignment;
 };
 
@@ -327,7 +371,7 @@ Result<GgufFile> GgufFile::open(const std::filesystem::path& path) {
   TANDEM_ASSIGN(const File file, File::open(path));
   TANDEM_ASSIGN(MappedFile mapping, MappedFile::map(file));
   GgufFile result(file.path(), std::move(mapping));
-  const Status status = Reader(result).read();
+  const Status status = Reader(file, result).read();
   if (!status) return status.with_context(result.path());
   return result;
 }

@@ -1,4 +1,4 @@
-// A mapped GGUF file whose header has been checked.
+// A GGUF file: its header, read and checked, and a mapping of its tensors.
 //
 //   magic "GGUF" | version | numbers of tensors and of metadata entries | metadata: keys and values
 //   tensors: name, shape, type and offset | padding | the tensors' data, each padded
@@ -67,7 +67,7 @@ class GgufValue {
   Kind kind_ = Kind::u8;
   bool is_list_ = false;
   std::uint64_t count_ = 0;
-  std::span<const std::byte> bytes_;  // of the mapped file
+  std::span<const std::byte> bytes_;  // of the header
 };
 
 struct GgufTensor {
@@ -86,7 +86,8 @@ class GgufFile {
   // Refuses, with the file and the entry named: versions other than 2 and 3, counts, lengths and
   // offsets beyond the file, lists of lists, names that appear twice or are longer than 1,024
   // bytes, types that Tandem does not read, shapes whose size overflows or that are no whole
-  // blocks, and tensors that overlap. Memory is bounded by the size of the header.
+  // blocks, and tensors that overlap. Memory is bounded by twice the size of the header. A file
+  // that becomes shorter meanwhile is an error here; later, MappedFile says what happens.
   static Result<GgufFile> open(const std::filesystem::path& path);
 
   using Metadata = std::map<std::string, GgufValue, std::less<>>;
@@ -100,7 +101,7 @@ class GgufFile {
   }
   const MappedFile& mapping() const { return mapping_; }
   // Where the header ends: behind the last tensor's offset, before the padding.
-  std::uint64_t header_bytes() const { return header_bytes_; }
+  std::uint64_t header_bytes() const { return header_.size(); }
 
  private:
   class Reader;
@@ -111,7 +112,7 @@ class GgufFile {
   MappedFile mapping_;
   Metadata metadata_;
   Tensors tensors_;
-  std::uint64_t header_bytes_ = 0;
+  std::vector<std::byte> header_;  // the values of metadata_ point into it
 };
 
 // True if the file's name or its first bytes say so.

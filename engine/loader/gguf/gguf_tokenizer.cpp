@@ -96,9 +96,10 @@ Result<Json> post_processor(const GgufModel& model, const std::vector<Token>& to
       return invalid("'tokenizer.ggml.{}_token_id' is {}, and there are {} tokens", name, *id,
                      tokens.size());
     }
-    const std::string text(tokens[static_cast<std::size_t>(*id)].text);
+    const auto index = static_cast<std::size_t>(*id);
+    const std::string text(tokens[index].text);
     single.push_back({{"SpecialToken", {{"id", text}, {"type_id", 0}}}});
-    special[text] = {{"id", text}, {"ids", {*id}}, {"tokens", {text}}};
+    special[text] = {{"id", text}, {"ids", {index}}, {"tokens", {text}}};
     return {};
   };
   TANDEM_TRY(add("bos", adds_bos));

@@ -51,6 +51,11 @@ class MetadataTranslation {
     const auto found = config_.find(std::string(field));
     return found == config_.end() ? 0 : found->get<std::int64_t>();
   }
+  // Returns null if no such object has been written.
+  nlohmann::json* written_object(std::string_view field) {
+    const auto found = config_.find(std::string(field));
+    return found == config_.end() || !found->is_object() ? nullptr : &*found;
+  }
   // The key makes no difference here.
   void ignore(std::string_view key) { note(key); }
 

@@ -40,6 +40,28 @@ TEST(GgufConfig, EndsAnswersAtEveryTokenThatEndsATurnOrAText) {
   EXPECT_EQ(config->at("eos_token_id"), Json({1, 2, 3}));
 }
 
+TEST(GgufConfig, ComputesInTheEmbeddingsTypeUnlessATensorIsQuantised) {
+  constexpr std::uint32_t kF32 = 0, kF16 = 1, kQ8_0 = 8, kBf16 = 30;
+  const auto dtype_of = [](const char* architecture, std::uint32_t embedding, std::uint32_t other) {
+    GgufWriter writer;
+    writer.add("general.architecture", architecture);
+    writer.add("gemma3.attention.sliding_window", 4U);
+    const auto bytes = [](std::uint32_t type) {
+      return std::string(type == kQ8_0 ? 34 : type == kF32 ? 128 : 64, '\0');
+    };
+    writer.add_tensor("token_embd.weight", {1, 32}, embedding, bytes(embedding));
+    writer.add_tensor("blk.0.ffn_up.weight", {1, 32}, other, bytes(other));
+    return translate(writer).value().at("dtype").get<std::string>();
+  };
+  EXPECT_EQ(dtype_of("llama", kF16, kF16), "f16");
+  EXPECT_EQ(dtype_of("llama", kBf16, kBf16), "bf16");
+  EXPECT_EQ(dtype_of("llama", kF32, kF32), "f32");
+  EXPECT_EQ(dtype_of("llama", kQ8_0, kQ8_0), "bf16");
+  EXPECT_EQ(dtype_of("llama", kF16, kQ8_0), "bf16");
+  EXPECT_EQ(dtype_of("llama", kF32, kQ8_0), "bf16");
+  EXPECT_EQ(dtype_of("gemma3", kF16, kF16), "bf16");
+}
+
 GgufWriter yarn() {
   return std::move(model_of("qwen3").add("qwen3.rope.scaling.type", "yarn"));
 }

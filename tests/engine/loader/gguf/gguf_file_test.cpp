@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <limits>
+#include <numeric>
 
 #include "engine/loader/gguf/gguf_model.h"
 #include "tests/support/gguf_writer.h"
@@ -58,6 +59,26 @@ TEST(GgufFile, HasTheMetadataAndTheTensors) {
     EXPECT_EQ(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()),
               std::string(34, 'x'));
   }
+}
+
+// The header is read in pieces, the first of which are much shorter.
+TEST(GgufFile, HasTheValuesOfALongHeader) {
+  const TempDir dir;
+  std::vector<std::int32_t> numbers(100'000);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  GgufWriter writer;
+  writer.add("first", "text").add("numbers", numbers);
+  writer.add("words", std::vector<std::string>(20'000, "word")).add("last", true);
+  dir.write("a.gguf", writer.add_tensor("one", {8}, std::vector<float>(8)).bytes());
+  const Result<GgufFile> file = GgufFile::open(dir.path() / "a.gguf");
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  EXPECT_GT(file->header_bytes(), 600'000U);
+  EXPECT_EQ(file->metadata().at("first").text(), "text");
+  EXPECT_EQ(file->metadata().at("numbers").integer(0), 0);
+  EXPECT_EQ(file->metadata().at("numbers").integer(99'999), 99'999);
+  EXPECT_EQ(file->metadata().at("words").texts()->back(), "word");
+  EXPECT_EQ(file->metadata().at("last").boolean(), true);
+  EXPECT_EQ(file->bytes(file->tensors().at("one")).size(), 32U);
 }
 
 TEST(GgufFile, IsRefusedWhereverItIsCut) {

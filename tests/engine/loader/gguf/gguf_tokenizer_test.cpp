@@ -39,7 +39,7 @@ std::string why(const GgufWriter& writer) {
 std::unique_ptr<Tokenizer> tokenizer_of(const GgufWriter& writer) {
   const Result<Json> json = translate(writer);
   EXPECT_TRUE(json.ok()) << json.status().message();
-  Result<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::parse(json->dump());
+  Result<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::of(*json);
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
   return std::move(tokenizer).value();
 }
