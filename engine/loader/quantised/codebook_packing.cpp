@@ -89,11 +89,14 @@ class Bnb4bit final : public PackedMatrix {
     std::ranges::copy(p_.codebook, m.codebook.begin());
     const std::int64_t elements = count * cols();
     m.codes.resize(as_index(parts_of(elements, 2)));
-    for (std::int64_t i = 0; i < elements; ++i) {
-      const std::int64_t from = m.begin + i;
-      const auto pair = std::to_integer<unsigned>(p_.codes.bytes[as_index(from / 2)]);
-      const unsigned code = from % 2 == 0 ? pair >> 4 : pair & 15U;
-      m.codes[as_index(i / 2)] |= static_cast<std::uint8_t>(code << (i % 2 * 4));
+    const std::byte* const pairs = p_.codes.bytes.data() + m.begin / 2;
+    for (std::size_t i = 0; i < m.codes.size(); ++i) {
+      const auto pair = std::to_integer<unsigned>(pairs[i]);
+      // Rows that begin within a byte take their first code from its low half.
+      const bool has_next = m.begin % 2 != 0 && 2 * static_cast<std::int64_t>(i) + 1 < elements;
+      const unsigned next = has_next ? std::to_integer<unsigned>(pairs[i + 1]) >> 4 : 0;
+      m.codes[i] = static_cast<std::uint8_t>(m.begin % 2 == 0 ? pair >> 4 | (pair & 15U) << 4
+                                                              : (pair & 15U) | next << 4);
     }
     const std::int64_t block = m.begin / m.block;
     const std::int64_t end = parts_of(m.begin + elements, m.block);

@@ -78,10 +78,18 @@ void write(const Codebook4& m, std::int64_t first, std::int64_t count, float* ou
     const std::int64_t block = (m.begin + i) / m.block;
     const std::int64_t last = std::min((block + 1) * m.block - m.begin, end);
     const float scale = scale_of_block(m, block);
-    for (; i < last; ++i) {
+    const auto one = [&] {
       const unsigned code = m.codes[as_index(i / 2)] >> (i % 2 * 4) & 15U;
       *out++ = m.codebook[code] * scale;
+      ++i;
+    };
+    if (i % 2 != 0) one();
+    for (; i + 1 < last; i += 2) {
+      const unsigned pair = m.codes[as_index(i / 2)];
+      *out++ = m.codebook[pair & 15U] * scale;
+      *out++ = m.codebook[pair >> 4] * scale;
     }
+    if (i < last) one();
   }
 }
 

@@ -5,7 +5,7 @@
 //   weight_scale       [out, groups]
 //   weight_zero_point  I32 [ceil(out bits / 32), groups]: words along the output
 //   weight_shape       [2]: out, in
-//   weight_g_idx       I32 [in]: the group of each column
+//   weight_g_idx       I32 [in]: the group of each column; -1 throughout if they are in order
 #include <algorithm>
 #include <utility>
 
@@ -95,6 +95,11 @@ Result<std::int64_t> columns(const ModuleTensors& tensors, const StoredTensor& w
   return at(1);
 }
 
+bool is_unset(const StoredTensor& groups_of) {
+  return std::ranges::all_of(groups_of.bytes,
+                             [](std::byte each) { return each == std::byte{255}; });
+}
+
 }  // namespace
 
 PackedResult open_words(const ModuleScheme& scheme, const ModuleTensors& tensors) {
@@ -120,7 +125,9 @@ PackedResult open_words(const ModuleScheme& scheme, const ModuleTensors& tensors
   if (!groups_of && scheme.needs_order) return invalid("'.weight_g_idx' is missing");
   if (groups_of) {
     TANDEM_TRY(tensors.required(".weight_g_idx", {"I32"}).status());
-    TANDEM_ASSIGN(p.order, column_order(".weight_g_idx", *groups_of, p.cols, p.group));
+    if (scheme.needs_order || !is_unset(*groups_of)) {
+      TANDEM_ASSIGN(p.order, column_order(".weight_g_idx", *groups_of, p.cols, p.group));
+    }
   }
   return std::unique_ptr<PackedMatrix>(std::make_unique<PackedWords>(std::move(p)));
 }

@@ -19,13 +19,16 @@ namespace {
 constexpr std::array<std::int64_t, 8> kAwqColumn = {0, 2, 4, 6, 1, 3, 5, 7};  // of each nibble
 constexpr std::array<std::int64_t, 8> kAwqNibble = {0, 4, 1, 5, 2, 6, 3, 7};  // of each column
 
+// Codes are transposed in tiles of so many bytes of each row, so that the words of a tile stay in
+// the cache from row to row.
+constexpr std::int64_t kTileBytes = 64;
+
 struct TransposedParts {
   int bits = 4;
   std::int64_t rows = 0, cols = 0, group = 0;
   std::int32_t zero_added = 0;
   StoredTensor words = {}, scales = {}, zeros = {};
-  std::vector<std::int32_t> place = {};  // of each column; empty: its own
-  std::vector<std::int32_t> order = {};  // the column at each place
+  std::vector<std::int32_t> order = {};  // the column at each place; empty: its own
 
   std::int64_t in_word() const { return 32 / bits; }
   unsigned mask() const { return (1U << bits) - 1; }
@@ -77,23 +80,47 @@ class Gptq final : public TransposedWords {
   std::int64_t place_in_word(std::int64_t column) const override { return column; }
   void read_codes(std::int64_t first, AffineGroups& m) const override {
     const TransposedParts& p = parts();
-    const std::int64_t row_bytes = m.row_bytes();
+    for (std::int64_t byte = 0; byte < m.row_bytes(); byte += kTileBytes) {
+      const std::int64_t count = std::min(kTileBytes, m.row_bytes() - byte);
+      if (p.order.empty()) {
+        copy_tile(first, byte, count, m);
+      } else {
+        order_tile(first, byte, count, m);
+      }
+    }
+  }
+  // Bytes [byte, byte + count) of all rows. A word's bytes are its columns' codes in order.
+  void copy_tile(std::int64_t first, std::int64_t byte, std::int64_t count, AffineGroups& m) const {
+    const TransposedParts& p = parts();
+    for (std::int64_t r = 0; r < m.rows; ++r) {
+      std::uint8_t* const codes = m.codes.data() + r * m.row_bytes();
+      for (std::int64_t at = byte; at < byte + count; at += 4) {
+        std::memcpy(codes + at, p.words.bytes.data() + (at / 4 * p.rows + first + r) * 4, 4);
+      }
+    }
+  }
+  void order_tile(std::int64_t first, std::int64_t byte, std::int64_t count,
+                  AffineGroups& m) const {
+    const TransposedParts& p = parts();
     const std::int64_t in_byte = 8 / p.bits;
-    for (std::int64_t k = 0; k < p.words.shape[0]; ++k) {
-      const std::byte* const words = p.words.bytes.data() + (k * p.rows + first) * 4;
-      for (std::int64_t r = 0; r < m.rows; ++r) {
-        std::uint8_t* const codes = m.codes.data() + r * row_bytes;
-        if (p.place.empty()) {  // a word's bytes are its columns' codes in order
-          std::memcpy(codes + k * 4, words + r * 4, 4);
-          continue;
-        }
+    struct Source {
+      const std::byte* words;  // of row `first`, and then of the others
+      int shift;
+    };
+    std::array<Source, 2 * kTileBytes> sources{};
+    for (std::int64_t i = 0; i < count * in_byte; ++i) {
+      const std::int64_t col = p.order[as_index(byte * in_byte + i)];
+      sources[as_index(i)] = {p.words.bytes.data() + (col / p.in_word() * p.rows + first) * 4,
+                              static_cast<int>(col % p.in_word()) * p.bits};
+    }
+    for (std::int64_t r = 0; r < m.rows; ++r) {
+      std::uint8_t* const codes = m.codes.data() + r * m.row_bytes() + byte;
+      for (std::int64_t i = 0; i < count * in_byte; ++i) {
+        const Source& source = sources[as_index(i)];
         std::uint32_t word = 0;
-        std::memcpy(&word, words + r * 4, sizeof word);
-        for (std::int64_t i = 0; i < p.in_word(); ++i, word >>= p.bits) {
-          const std::int64_t place = p.place[as_index(k * p.in_word() + i)];
-          codes[place / in_byte] |=
-              static_cast<std::uint8_t>((word & p.mask()) << (place % in_byte * p.bits));
-        }
+        std::memcpy(&word, source.words + r * 4, sizeof word);
+        codes[i / in_byte] |=
+            static_cast<std::uint8_t>((word >> source.shift & p.mask()) << (i % in_byte * p.bits));
       }
     }
   }
@@ -109,22 +136,28 @@ class Awq final : public TransposedWords {
   }
   void read_codes(std::int64_t first, AffineGroups& m) const override {
     const TransposedParts& p = parts();
-    const std::int64_t row_bytes = m.row_bytes();
-    const std::int64_t words = p.rows / 8;
     const std::int64_t end = first + m.rows;
-    for (std::int64_t col = 0; col < p.cols; ++col) {
+    for (std::int64_t byte = 0; byte < m.row_bytes(); byte += kTileBytes) {
+      const std::int64_t last = std::min(byte + kTileBytes, m.row_bytes());
       for (std::int64_t w = first / 8; w * 8 < end; ++w) {
-        auto word = p.words.at<std::uint32_t>(as_index(col * words + w));
-        for (const std::int64_t column : kAwqColumn) {
-          const std::int64_t row = w * 8 + column;
-          if (row >= first && row < end) {
-            m.codes[as_index((row - first) * row_bytes + col / 2)] |=
-                static_cast<std::uint8_t>((word & 15U) << (col % 2 * 4));
+        for (std::int64_t at = byte; at < last; ++at) {
+          std::uint32_t low = word(2 * at, w);
+          std::uint32_t high = 2 * at + 1 < p.cols ? word(2 * at + 1, w) : 0;
+          for (const std::int64_t column : kAwqColumn) {
+            const std::int64_t row = w * 8 + column;
+            if (row >= first && row < end) {
+              m.codes[as_index((row - first) * m.row_bytes() + at)] =
+                  static_cast<std::uint8_t>((low & 15U) | (high & 15U) << 4);
+            }
+            low >>= 4;
+            high >>= 4;
           }
-          word >>= 4;
         }
       }
     }
+  }
+  std::uint32_t word(std::int64_t col, std::int64_t w) const {
+    return parts().words.at<std::uint32_t>(as_index(col * (parts().rows / 8) + w));
   }
 };
 
@@ -155,10 +188,6 @@ PackedResult open_gptq(const ModuleScheme& scheme, const ModuleTensors& tensors)
   if (groups_of) {
     TANDEM_TRY(tensors.required(".g_idx", {"I32"}).status());
     TANDEM_ASSIGN(p.order, column_order(".g_idx", *groups_of, p.cols, p.group));
-    p.place.resize(p.order.size());
-    for (std::size_t i = 0; i < p.order.size(); ++i) {
-      p.place[as_index(p.order[i])] = static_cast<std::int32_t>(i);
-    }
   }
   return std::unique_ptr<PackedMatrix>(std::make_unique<Gptq>(std::move(p)));
 }

@@ -231,6 +231,11 @@ TEST_F(QuantisedModule, OfCompressedTensorsHasTheShapeThatItSays) {
   tensors_["m.weight_shape"] = shape(kRows, kCols - 1);
   EXPECT_THAT(why(), HasSubstr("groups of 8 columns do not divide its 23"));
   tensors_["m.weight_shape"] = shape(kRows, kCols);
+  tensors_["m.weight_g_idx"] = {"I32", {kCols}, std::string(4 * kCols, '\xff')};
+  EXPECT_EQ(why(), "");
+  tensors_["m.weight_g_idx"].bytes[0] = '\0';
+  EXPECT_THAT(why(), HasSubstr("puts column 0 into group -256"));
+  tensors_.erase("m.weight_g_idx");
   tensors_.erase("m.weight_zero_point");
   EXPECT_THAT(why(), HasSubstr("'.weight_zero_point' is missing"));
 }
