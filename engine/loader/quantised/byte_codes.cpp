@@ -117,7 +117,11 @@ Status check_scales(const ModuleScheme& scheme, std::string_view suffix, const S
 }
 
 Status open_scales(const ModuleScheme& scheme, const ModuleTensors& tensors, ByteParts& p) {
-  p.scales_name = tensors.find(".weight_scale_inv") ? ".weight_scale_inv" : ".weight_scale";
+  const bool is_inverse = tensors.find(".weight_scale_inv").has_value();
+  if (!is_inverse && !tensors.find(".weight_scale")) {
+    return invalid("'.weight_scale' and '.weight_scale_inv' are missing");
+  }
+  p.scales_name = is_inverse ? ".weight_scale_inv" : ".weight_scale";
   TANDEM_ASSIGN(p.scales, tensors.required(p.scales_name, {"F32", "F16", "BF16"}));
   return check_scales(scheme, p.scales_name, p.scales, p);
 }

@@ -248,7 +248,7 @@ TEST_F(QuantisedModule, OfFp8HasScalesForAllBlocks) {
   tensors_["m.weight_scale_inv"] = {"F32", {1, 1}, bytes_of(std::vector<float>(1, 1))};
   EXPECT_THAT(why(), HasSubstr("'.weight_scale_inv' is F32[1, 1], it must be [1, 2]"));
   tensors_.erase("m.weight_scale_inv");
-  EXPECT_THAT(why(), HasSubstr("'.weight_scale' is missing"));
+  EXPECT_THAT(why(), HasSubstr("'.weight_scale_inv' are missing"));
   tensors_["m.weight"].type = "I8";
   EXPECT_THAT(why(), HasSubstr("'.weight' is I8[16, 24], it must be of F8_E4M3"));
 }
