@@ -5,13 +5,19 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "base/file/file.h"
+#include "base/log/log.h"
+#include "engine/loader/checkpoint_places.h"
 #include "engine/loader/foreign_checkpoint.h"
 #include "engine/loader/gguf/gguf_file.h"
 #include "engine/loader/gguf_checkpoint.h"
 #include "engine/loader/json.h"
+#include "engine/loader/quantised_modules.h"
 #include "engine/loader/safetensors/safetensors.h"
 #include "engine/loader/thread_team.h"
 #include "engine/loader/weights.h"
@@ -22,6 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxIndexBytes = 64 << 20;
+constexpr std::uint64_t kMaxConfigBytes = 4 << 20;
 // Large enough to make the cost of starting a thread negligible, small enough that one part of a
 // tensor keeps many threads busy.
 constexpr std::size_t kChunkBytes = 2 << 20;
@@ -52,7 +59,8 @@ void convert_unaligned(DType from, const std::byte* source, DType to, std::byte*
 
 class Checkpoint final : public WeightSource {
  public:
-  explicit Checkpoint(std::string dir) : dir_(std::move(dir)) {}
+  Checkpoint(std::string dir, std::optional<QuantisationScheme> scheme)
+      : dir_(std::move(dir)), quantised_(std::move(scheme), places_) {}
 
   void add_all(SafetensorsFile file) {
     const SafetensorsFile& shard =
@@ -87,10 +95,15 @@ class Checkpoint final : public WeightSource {
     return {};
   }
 
-  bool has(std::string_view name) const override { return places_.find(name) != places_.end(); }
+  bool has(std::string_view name) const override {
+    return places_.find(name) != places_.end() || quantised_.hold(name);
+  }
 
   Status read_part(std::string_view name, std::span<const std::int64_t> shape, DType dtype,
                    std::size_t begin, std::size_t count, void* target) const override {
+    if (quantised_.hold(name)) {
+      return quantised_.read_part(name, shape, dtype, begin, count, target);
+    }
     const auto it = places_.find(name);
     if (it == places_.end()) return missing(name);
     const auto& [file, info] = it->second;
@@ -110,12 +123,12 @@ class Checkpoint final : public WeightSource {
     return {};
   }
 
- private:
-  struct Place {
-    const SafetensorsFile* file;
-    const TensorInfo* info;
-  };
+  Status check_all_used(const std::set<std::string, std::less<>>& used) const override {
+    return quantised_.check(used);
+  }
+  std::uint64_t packed_bytes() const override { return quantised_.bytes(); }
 
+ private:
   // Some quantised checkpoints are not marked in config.json; the names of their tensors show it.
   Status missing(std::string_view name) const {
     constexpr std::string_view kWeight = "weight";
@@ -146,15 +159,33 @@ class Checkpoint final : public WeightSource {
 
   std::string dir_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;  // unique_ptr: places_ points into them
-  std::map<std::string, Place, std::less<>> places_;
+  CheckpointPlaces places_;
+  QuantisedModules quantised_;  // refers to places_
 };
+
+// What DIR/config.json says, if there is one.
+Result<std::optional<QuantisationScheme>> read_scheme(const fs::path& dir) {
+  const fs::path path = dir / "config.json";
+  const Result<std::string> text = read_text_file(path, kMaxConfigBytes);
+  if (!text) {
+    if (text.status().code() == StatusCode::not_found) return std::optional<QuantisationScheme>();
+    return text.status();
+  }
+  auto scheme = QuantisationScheme::read(*text);
+  if (!scheme) return scheme.status().with_context(path.string());
+  if (*scheme && (*scheme)->quantises_kv()) {
+    log::info("{}: 'kv_cache_scheme' is left out: keys and values stay unquantised", path.string());
+  }
+  return scheme;
+}
 
 }  // namespace
 
 Result<std::unique_ptr<WeightSource>> open_checkpoint(const fs::path& dir) {
   if (is_gguf_file(dir)) return open_gguf(dir);
   std::error_code ignored;  // an inaccessible path counts as missing
-  auto checkpoint = std::make_unique<Checkpoint>(dir.string());
+  TANDEM_ASSIGN(std::optional<QuantisationScheme> scheme, read_scheme(dir));
+  auto checkpoint = std::make_unique<Checkpoint>(dir.string(), std::move(scheme));
   const fs::path single = dir / "model.safetensors";
   if (fs::exists(single, ignored)) {
     TANDEM_ASSIGN(SafetensorsFile file, SafetensorsFile::open(single));

@@ -60,8 +60,7 @@ std::string foreign_format(const fs::path& path) {
 }
 
 std::string_view foreign_format_in_name(std::string_view name) {
-  constexpr std::array<std::string_view, 7> kFormats = {"GPTQ", "AWQ", "EXL2", "MLX",
-                                                        "BNB",  "FP8", "ONNX"};
+  constexpr std::array<std::string_view, 3> kFormats = {"EXL2", "MLX", "ONNX"};
   while (!name.empty()) {
     const std::size_t end = std::min(name.find_first_of("-_./"), name.size());
     const std::string_view word = name.substr(0, end);

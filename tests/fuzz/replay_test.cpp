@@ -55,6 +55,7 @@ constexpr Target kTargets[] = {
     {"picker", fuzz_picker},
 #endif
     {"profile", fuzz_profile},
+    {"quantised", fuzz_quantised},
     {"recording", fuzz_recording},
     {"request", fuzz_request},
     {"safetensors", fuzz_safetensors},

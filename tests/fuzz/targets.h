@@ -32,6 +32,7 @@ void fuzz_mailbox(Bytes bytes);
 void fuzz_model(Bytes bytes);
 void fuzz_picker(Bytes bytes);  // only if gRPC is available
 void fuzz_profile(Bytes bytes);
+void fuzz_quantised(Bytes bytes);
 void fuzz_recording(Bytes bytes);
 void fuzz_request(Bytes bytes);
 void fuzz_safetensors(Bytes bytes);

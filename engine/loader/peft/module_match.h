@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "engine/loader/peft/python_regex.h"
+#include "engine/loader/python_regex.h"
 
 namespace tandem {
 

@@ -10,6 +10,7 @@
 #include "engine/loader/foreign_checkpoint.h"
 #include "engine/loader/gguf/gguf_config.h"
 #include "engine/loader/model_files.h"
+#include "engine/loader/quantisation_scheme.h"
 #include "engine/model/families/families.h"
 
 namespace tandem {
@@ -75,16 +76,7 @@ const Family* find_family(CheckpointConfig& config) {
   return nullptr;
 }
 
-void refuse_quantised(CheckpointConfig& config) {
-  if (const Json* const quantization = config.find("quantization_config")) {
-    std::string method = "unknown";
-    if (quantization->is_object()) {
-      const Json* const name = JsonFields<Json>(*quantization).find("quant_method");
-      if (name != nullptr && name->is_string()) method = name->get<std::string>();
-    }
-    config.fail(invalid("the weights are quantised ('quantization_config', method '{}'). {}",
-                        method, kTakeUnquantised));
-  }
+void refuse_mlx(CheckpointConfig& config) {
   if (config.find("quantization") != nullptr) {
     config.fail(invalid("the weights are quantised ('quantization', as MLX writes it). {}",
                         kTakeUnquantised));
@@ -92,7 +84,7 @@ void refuse_quantised(CheckpointConfig& config) {
 }
 
 void refuse_unsupported(CheckpointConfig& config) {
-  refuse_quantised(config);
+  refuse_mlx(config);
   for (const std::string_view name : {"num_local_experts", "num_experts", "n_routed_experts"}) {
     if (config.maybe_integer(name, 0, INT64_MAX).value_or(0) > 0) {
       config.fail(invalid("mixtures of experts ('{}') are not supported", name));
@@ -173,7 +165,9 @@ Status adapt_to_gguf(const std::filesystem::path& path, ModelSpec& spec) {
 
 Result<ModelSpec> parse_model_spec(std::string_view config_json) {
   TANDEM_ASSIGN(const Json json, parse_json_object<Json>(config_json));
-  return read_spec(json);
+  TANDEM_ASSIGN(ModelSpec spec, read_spec(json));
+  TANDEM_TRY(QuantisationScheme::read(config_json).status());
+  return spec;
 }
 
 Result<ModelSpec> load_model_spec(const std::filesystem::path& model) {

@@ -1,7 +1,7 @@
 // Every family of models against transformers + PEFT, through the whole engine, in float32: greedy
 // tokens and their log probabilities, of the base and of its adapters. Folders come from
-// data/families and data/gguf, and from $TANDEM_FAMILIES, if it is set; those of families that are
-// refused are left out there, with a line that says so.
+// data/families, data/gguf and data/quant, and from $TANDEM_FAMILIES, if it is set; those of
+// families that are refused are left out there, with a line that says so.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,12 +25,12 @@ constexpr float kTolerance = 2e-3F;
 constexpr float kNearTie = 10 * kTolerance;
 
 std::vector<GoldenModel> family_models() {
-  std::vector<std::filesystem::path> roots = {"data/families", "data/gguf"};
+  std::vector<std::filesystem::path> roots = {"data/families", "data/gguf", "data/quant"};
   if (const char* const more = std::getenv("TANDEM_FAMILIES")) roots.emplace_back(more);
   std::vector<GoldenModel> models;
   for (std::size_t i = 0; i < roots.size(); ++i) {
     const std::filesystem::path& root = roots[i];
-    const bool own = i < 2;
+    const bool own = i < 3;
     for (const auto& each : std::filesystem::directory_iterator(root)) {
       const std::filesystem::path golden = each.path() / "golden_tiny.json";
       if (!std::filesystem::exists(golden)) continue;

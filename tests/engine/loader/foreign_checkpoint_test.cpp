@@ -38,11 +38,11 @@ TEST(ForeignFormat, NamesTheFirstPartOfAGgufModel) {
 }
 
 TEST(ForeignFormat, IsSeenInAName) {
-  EXPECT_EQ(foreign_format_in_name("TheBloke/Llama-2-7B-GPTQ"), "GPTQ");
+  EXPECT_EQ(foreign_format_in_name("turboderp/Llama2-7B-exl2"), "EXL2");
   EXPECT_EQ(foreign_format_in_name("bartowski/Qwen2.5-7B-Instruct-gguf"), "");
-  EXPECT_EQ(foreign_format_in_name("unsloth/llama-3-8b-bnb-4bit"), "BNB");
+  EXPECT_EQ(foreign_format_in_name("mlx-community/Llama-3-8B-4bit"), "MLX");
   EXPECT_EQ(foreign_format_in_name("meta-llama/Llama-2-7b-hf"), "");
-  EXPECT_EQ(foreign_format_in_name("me/awquard"), "");
+  EXPECT_EQ(foreign_format_in_name("me/mlxer"), "");
   EXPECT_EQ(foreign_format_in_name(""), "");
 }
 

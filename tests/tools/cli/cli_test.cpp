@@ -255,7 +255,7 @@ TEST(Cli, AWrongModelIsNamedAndExitsWithTwo) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"no/such", "there is no folder no/such"},
       {"no/such.gguf", "there is no file no/such.gguf"},
-      {"TheBloke/Llama-2-7B-GPTQ", "the name promises GPTQ"},
+      {"turboderp/Llama2-7B-exl2", "the name promises EXL2"},
       {"/no/such", "/no/such is neither a folder nor one of the shapes"},
       {gguf.path().string(), "holds a GGUF file; name the file itself"},
       {(gguf.path() / "model.gguf").string(), "model.gguf: ends within its header"},

@@ -1,4 +1,4 @@
-#include "engine/loader/peft/python_regex.h"
+#include "engine/loader/python_regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

@@ -1,0 +1,195 @@
+#include "engine/loader/quantised_modules.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/text/shown_text.h"
+#include "engine/loader/quantised/packed_matrix.h"
+#include "engine/loader/thread_team.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::string_view kWeight = ".weight";
+constexpr std::string_view kTakeAnother =
+    "take another copy of the checkpoint, or one that is quantised otherwise";
+// Elements that a thread translates at once.
+constexpr std::int64_t kTaskElements = std::int64_t{1} << 20;
+// Rows of the same: transposed formats are read in strips of as many columns.
+constexpr std::int64_t kTaskRows = 64;
+
+std::string_view module_of(std::string_view name) {
+  return name.substr(0, name.size() - kWeight.size());
+}
+bool is_float(const TensorInfo& info) {
+  return info.dtype && *info.dtype != DType::i32;
+}
+
+}  // namespace
+
+// A module's matrix, and the tensors that it reads.
+struct QuantisedModules::Opened {
+  std::unique_ptr<PackedMatrix> matrix;
+  std::vector<CheckpointPlace> places;
+};
+
+bool QuantisedModules::has(std::string_view module, std::string_view suffix) const {
+  return places_.find(std::string(module) + std::string(suffix)) != places_.end();
+}
+
+bool QuantisedModules::hold(std::string_view name) const {
+  if (!scheme_ || !name.ends_with(kWeight)) return false;
+  const std::string_view module = module_of(name);
+  for (const std::string_view packed : {".qweight", ".weight_packed", ".weight.absmax"}) {
+    if (has(module, packed)) return true;
+  }
+  const auto it = places_.find(name);
+  return it != places_.end() && !is_float(*it->second.info);
+}
+
+Result<QuantisedModules::Opened> QuantisedModules::open(std::string_view name) const {
+  Opened opened;
+  const std::string module(module_of(name));
+  std::string path = "the checkpoint";
+  const auto find = [&](std::string_view tensor) -> std::optional<StoredTensor> {
+    const auto it = places_.find(tensor);
+    if (it == places_.end()) return std::nullopt;
+    const auto& [file, info] = it->second;
+    path = file->path();
+    opened.places.push_back(it->second);
+    return StoredTensor{info->type_name, info->shape, file->bytes(*info)};
+  };
+  const auto open_it = [&]() -> Status {
+    const auto plain = places_.find(name);
+    const bool is_packed = has(module, ".qweight") || has(module, ".weight_packed");
+    if (is_packed && plain != places_.end()) {
+      return invalid("it has weights that are quantised and others that are not");
+    }
+    TANDEM_ASSIGN(const std::optional<ModuleScheme> scheme, scheme_->of(module));
+    if (!scheme) {
+      return invalid(
+          "it is quantised, but config.json does not say how: it is skipped there, or no "
+          "target of a group names it");
+    }
+    TANDEM_ASSIGN(opened.matrix, open_packed(*scheme, ModuleTensors(module, find)));
+    return {};
+  };
+  const Status status = open_it();
+  if (status) return opened;
+  return invalid("{}: module '{}', quantised by {}: {}; {}", path, shown_text(module),
+                 scheme_->method(), status.message(), kTakeAnother);
+}
+
+Status QuantisedModules::read_part(std::string_view name, std::span<const std::int64_t> shape,
+                                   DType dtype, std::size_t begin, std::size_t count,
+                                   void* target) const {
+  TANDEM_ASSIGN(const Opened opened, open(name));
+  const PackedMatrix& matrix = *opened.matrix;
+  const std::array<std::int64_t, 2> stored = {matrix.rows(), matrix.cols()};
+  if (!std::ranges::equal(stored, shape)) {
+    return invalid("module '{}' is quantised as [{}], config.json asks for [{}]", module_of(name),
+                   fmt::join(stored, ", "), fmt::join(shape, ", "));
+  }
+  const auto cols = static_cast<std::size_t>(matrix.cols());
+  const std::size_t elements = static_cast<std::size_t>(matrix.rows()) * cols;
+  begin = std::min(begin, elements);
+  const std::size_t end = begin + std::min(count, elements - begin);
+  if (begin == end) return {};
+  for (const auto& [file, info] : opened.places) file->mapping().fetch(file->bytes(*info));
+
+  const std::size_t first_row = begin / cols;
+  const std::size_t rows = (end + cols - 1) / cols - first_row;
+  const auto chunk = static_cast<std::size_t>(std::max(kTaskRows, kTaskElements / matrix.cols()));
+  std::mutex mutex;
+  Status failure;  // the first; guarded by mutex
+  parallel_chunks(rows, chunk, [&](std::size_t from, std::size_t to) {
+    const Result<QuantisedMatrix> part = matrix.read(static_cast<std::int64_t>(first_row + from),
+                                                     static_cast<std::int64_t>(to - from));
+    if (!part) {
+      const std::lock_guard lock(mutex);
+      if (failure) failure = part.status();
+      return;
+    }
+    std::vector<float> row(cols);
+    for (std::size_t r = from; r < to; ++r) {
+      dequantise(*part, static_cast<std::int64_t>(r - from), 1, row.data());
+      const std::size_t at = (first_row + r) * cols;  // of the row's first element
+      const std::size_t skipped = std::max(begin, at) - at;
+      const std::size_t taken = std::min(end - at, cols) - skipped;
+      convert(DType::f32, row.data() + skipped, dtype,
+              static_cast<std::byte*>(target) + (at + skipped - begin) * size_of(dtype), taken);
+    }
+  });
+  if (!failure) {
+    return invalid("module '{}', quantised by {}: {}; {}", shown_text(module_of(name)),
+                   scheme_->method(), failure.message(), kTakeAnother);
+  }
+  // Parts share the mapped pages, so the last one releases them.
+  if (end < elements) return {};
+  for (const auto& [file, info] : opened.places) file->mapping().drop(file->bytes(*info));
+  return {};
+}
+
+Status QuantisedModules::check_bias(const std::string& module) const {
+  const auto bias = places_.find(module + ".bias");
+  if (bias == places_.end()) return {};
+  const auto& [file, info] = bias->second;
+  if (is_float(*info)) {
+    const std::span<const std::byte> bytes = file->bytes(*info);
+    const std::size_t size = size_of(*info->dtype);
+    std::vector<std::byte> aligned(bytes.begin(), bytes.end());
+    std::vector<float> values(bytes.size() / size);
+    convert(*info->dtype, aligned.data(), DType::f32, values.data(), values.size());
+    if (std::ranges::all_of(values, [](float value) { return value == 0; })) return {};
+  }
+  return invalid("{}: '{}' is not 0, and the model has no bias there", file->path(),
+                 shown_text(bias->first));
+}
+
+Status QuantisedModules::check_plain(const std::string& name) const {
+  const auto it = places_.find(name);
+  if (it == places_.end()) return {};
+  for (const std::string_view scale : {"_scale", "_scale_inv"}) {
+    if (!has(name, scale)) continue;
+    return invalid("{}: '{}' is {}, and yet there are scales in '{}{}'; {}",
+                   it->second.file->path(), shown_text(name), to_string(*it->second.info),
+                   shown_text(name), scale, kTakeAnother);
+  }
+  return {};
+}
+
+Status QuantisedModules::check(const std::set<std::string, std::less<>>& used) const {
+  if (!scheme_) return {};
+  for (const std::string& name : used) {
+    if (!name.ends_with(kWeight)) continue;
+    if (!hold(name)) {
+      TANDEM_TRY(check_plain(name));
+      continue;
+    }
+    TANDEM_TRY(open(name).status());
+    const std::string module(module_of(name));
+    if (!used.contains(module + ".bias")) TANDEM_TRY(check_bias(module));
+  }
+  return {};
+}
+
+std::uint64_t QuantisedModules::bytes() const {
+  std::uint64_t sum = 0;
+  for (const auto& [name, place] : places_) {
+    // Each tensor belongs to the module before its last dot, or before ".weight.".
+    const std::size_t inner = name.find(".weight.");
+    const std::string_view module =
+        std::string_view(name).substr(0, std::min(inner, name.rfind('.')));
+    if (hold(std::string(module) + std::string(kWeight)))
+      sum += place.info->end - place.info->begin;
+  }
+  return sum;
+}
+
+}  // namespace tandem

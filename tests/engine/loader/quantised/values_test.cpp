@@ -1,0 +1,214 @@
+// Packed matrices with the floats that their libraries make of them (data/quant/values; FP8 with
+// every code but the two NaNs), equal to the bit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "engine/loader/quantised/packed_matrix.h"
+#include "engine/loader/safetensors/safetensors.h"
+#include "tests/support/test_seed.h"
+
+namespace tandem {
+namespace {
+
+ModuleScheme words(int bits, ScalesBy scales, std::int64_t group = 0, bool symmetric = true,
+                   bool needs_order = false) {
+  return {.packing = Packing::words,
+          .bits = bits,
+          .scales = scales,
+          .group = group,
+          .symmetric = symmetric,
+          .needs_order = needs_order};
+}
+ModuleScheme gptq(int bits, std::int64_t group, int zero_added, bool needs_order = false) {
+  return {.packing = Packing::gptq,
+          .bits = bits,
+          .group = group,
+          .needs_order = needs_order,
+          .zero_added = zero_added};
+}
+ModuleScheme fp8(ScalesBy scales) {
+  return {.packing = Packing::fp8, .scales = scales, .row_block = 128, .col_block = 128};
+}
+ModuleScheme bnb(std::string_view codebook) {
+  return {.packing = Packing::bnb_4bit, .codebook = codebook};
+}
+
+struct Values {
+  const char* name;
+  ModuleScheme scheme;
+};
+const Values kValues[] = {
+    {"awq_g64", {.packing = Packing::awq, .group = 64}},
+    {"awq_g128", {.packing = Packing::awq, .group = 128}},
+    {"bnb_fp4", bnb("fp4")},
+    {"bnb_fp4_double", bnb("fp4")},
+    {"bnb_int8", {.packing = Packing::bnb_int8}},
+    {"bnb_nf4", bnb("nf4")},
+    {"bnb_nf4_double", bnb("nf4")},
+    {"ct_w4_actorder", words(4, ScalesBy::group, 32, true, true)},
+    {"ct_w4_channel_ragged", words(4, ScalesBy::channel)},
+    {"ct_w4_g32", words(4, ScalesBy::group, 32)},
+    {"ct_w4_g32_asym", words(4, ScalesBy::group, 32, false)},
+    {"ct_w8_channel_ragged", words(8, ScalesBy::channel)},
+    {"fp8_block_ragged", fp8(ScalesBy::block)},
+    {"fp8_channel", fp8(ScalesBy::channel)},
+    {"fp8_e4m3", fp8(ScalesBy::tensor)},
+    {"fp8_tensor", fp8(ScalesBy::tensor)},
+    {"gptq_w4_g32_v1", gptq(4, 32, 1)},
+    {"gptq_w4_g32_v1_act", gptq(4, 32, 1, true)},
+    {"gptq_w4_g32_v2", gptq(4, 32, 0)},
+    {"gptq_w4_short_group", gptq(4, 128, 1)},
+    {"gptq_w8_g32_v1", gptq(8, 32, 1)},
+};
+
+// The tensors of a file, whose names are those of a module without its name.
+ModuleTensors tensors_of(const SafetensorsFile& file) {
+  return {"", [&file](std::string_view name) -> std::optional<StoredTensor> {
+            const TensorInfo* const info = file.find(name.substr(1));
+            if (info == nullptr) return std::nullopt;
+            return StoredTensor{info->type_name, info->shape, file.bytes(*info)};
+          }};
+}
+
+class QuantisedValues : public ::testing::TestWithParam<Values> {
+ protected:
+  void SetUp() override {
+    auto file =
+        SafetensorsFile::open(std::string("data/quant/values/") + GetParam().name + ".safetensors");
+    ASSERT_TRUE(file.ok()) << file.status().message();
+    file_.emplace(std::move(file).value());
+    auto matrix = open_packed(GetParam().scheme, tensors_of(*file_));
+    ASSERT_TRUE(matrix.ok()) << matrix.status().message();
+    matrix_ = std::move(matrix).value();
+    const TensorInfo* const info = file_->find("expected");
+    ASSERT_NE(info, nullptr);
+    ASSERT_THAT(info->shape, ::testing::ElementsAre(matrix_->rows(), matrix_->cols()));
+    expected_ = StoredTensor{info->type_name, info->shape, file_->bytes(*info)};
+  }
+  void expect_rows(std::int64_t first, std::int64_t count) {
+    const Result<QuantisedMatrix> rows = matrix_->read(first, count);
+    ASSERT_TRUE(rows.ok()) << rows.status().message();
+    std::vector<float> got(static_cast<std::size_t>(count * matrix_->cols()));
+    dequantise(*rows, 0, count, got.data());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const auto want = expected_.at<float>(static_cast<std::size_t>(first * matrix_->cols()) + i);
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(got[i]), std::bit_cast<std::uint32_t>(want))
+          << "rows from " << first << ", element " << i << ": " << got[i] << " and " << want;
+    }
+  }
+
+  std::optional<SafetensorsFile> file_;
+  std::unique_ptr<PackedMatrix> matrix_;
+  StoredTensor expected_;
+};
+
+TEST_P(QuantisedValues, EqualTheExpectedFloatsToTheBit) {
+  expect_rows(0, matrix_->rows());
+}
+
+TEST_P(QuantisedValues, AreTheSameInAnyRunOfRows) {
+  std::mt19937_64 random(test_seed());
+  for (int i = 0; i < 20; ++i) {
+    const auto first =
+        static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(matrix_->rows()));
+    const auto left = static_cast<std::uint64_t>(matrix_->rows() - first);
+    expect_rows(first, 1 + static_cast<std::int64_t>(random() % left));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, QuantisedValues, ::testing::ValuesIn(kValues),
+                         [](const auto& param) { return std::string(param.param.name); });
+
+// A tensor of a test, with its bytes.
+struct Made {
+  std::string type;
+  std::vector<std::int64_t> shape;
+  std::vector<std::uint8_t> bytes;
+};
+class MadeTensors {
+ public:
+  void add(std::string name, Made tensor) {
+    made_.emplace_back(std::move(name), std::move(tensor));
+  }
+  ModuleTensors of(std::string module) const {
+    return {
+        std::move(module), [this](std::string_view name) -> std::optional<StoredTensor> {
+          for (const auto& [have, tensor] : made_) {
+            if (have != name) continue;
+            return StoredTensor{tensor.type, tensor.shape, std::as_bytes(std::span(tensor.bytes))};
+          }
+          return std::nullopt;
+        }};
+  }
+
+ private:
+  std::vector<std::pair<std::string, Made>> made_;
+};
+
+TEST(Mxfp4, MultipliesTheSixteenValuesByPowersOfTwo) {
+  MadeTensors made;
+  // Two rows of 32: all codes twice in order, of two in a byte the first low; exponents 127, 126.
+  Made blocks{"U8", {1, 2, 1, 16}, {}};
+  for (int i = 0; i < 32; ++i) {
+    const int code = 2 * (i % 8);
+    blocks.bytes.push_back(static_cast<std::uint8_t>(code | (code + 1) << 4));
+  }
+  made.add("e_blocks", blocks);
+  made.add("e_scales", {"U8", {1, 2, 1}, {128, 126}});
+  const auto matrix = open_packed({.packing = Packing::mxfp4}, made.of("e"));
+  ASSERT_TRUE(matrix.ok()) << matrix.status().message();
+  std::vector<float> got(64);
+  dequantise((*matrix)->read(0, 2).value(), 0, 2, got.data());
+  const std::vector<float> half = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const float scale = i < 32 ? 2.0F : 0.5F;
+    const float want = (i % 16 < 8 ? 1.0F : -1.0F) * half[i % 8] * scale;
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(got[i]), std::bit_cast<std::uint32_t>(want)) << i;
+  }
+}
+
+TEST(Mxfp4, RefusesTheExponentThatIsNotANumber) {
+  MadeTensors made;
+  made.add("e_blocks", {"U8", {1, 1, 16}, std::vector<std::uint8_t>(16)});
+  made.add("e_scales", {"U8", {1, 1}, {255}});
+  const auto matrix = open_packed({.packing = Packing::mxfp4}, made.of("e"));
+  ASSERT_TRUE(matrix.ok());
+  EXPECT_THAT((*matrix)->read(0, 1).status().message(), ::testing::HasSubstr("'_scales' holds"));
+}
+
+TEST(Fp8, HasTwoCodesThatAreNotNumbers) {
+  MadeTensors made;
+  Made codes{"F8_E4M3", {1, 256}, {}};
+  for (int i = 0; i < 256; ++i) codes.bytes.push_back(static_cast<std::uint8_t>(i));
+  made.add("m.weight", codes);
+  made.add("m.weight_scale", {"F32", {}, {0, 0, 128, 63}});  // 1
+  const auto matrix = open_packed(fp8(ScalesBy::tensor), made.of("m"));
+  ASSERT_TRUE(matrix.ok()) << matrix.status().message();
+  std::vector<float> got(256);
+  dequantise((*matrix)->read(0, 1).value(), 0, 1, got.data());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(std::isnan(got[i]), i == 0x7f || i == 0xff) << i;
+  }
+  EXPECT_EQ(got[0x7e], 448);
+}
+
+TEST(Int8, HasZerosByChannel) {
+  MadeTensors made;
+  made.add("m.weight", {"I8", {2, 2}, {0x80, 0x7f, 1, 2}});
+  made.add("m.weight_scale", {"F32", {2, 1}, {0, 0, 128, 63, 0, 0, 0, 63}});  // 1, 1/2
+  made.add("m.weight_zero_point", {"I8", {2, 1}, {0xff, 3}});                 // -1, 3
+  const auto matrix = open_packed(
+      {.packing = Packing::int8, .scales = ScalesBy::channel, .symmetric = false}, made.of("m"));
+  ASSERT_TRUE(matrix.ok()) << matrix.status().message();
+  std::vector<float> got(4);
+  dequantise((*matrix)->read(0, 2).value(), 0, 2, got.data());
+  EXPECT_EQ(got, (std::vector<float>{-127, 128, -1, -0.5F}));
+}
+
+}  // namespace
+}  // namespace tandem
