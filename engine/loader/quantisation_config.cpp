@@ -38,13 +38,12 @@ class SchemeReader {
     TANDEM_ASSIGN(std::string method, fields.text("quant_method"));
     if (method.empty()) method = fields.has("config_groups") ? "compressed-tensors" : "unknown";
     scheme_.method_ = method;
-    constexpr std::array<std::pair<std::string_view, Status (SchemeReader::*)(const Fields&)>, 6>
+    constexpr std::array<std::pair<std::string_view, Status (SchemeReader::*)(const Fields&)>, 5>
         kMethods = {{{"compressed-tensors", &SchemeReader::read_compressed_tensors},
                      {"fp8", &SchemeReader::read_fp8},
                      {"gptq", &SchemeReader::read_gptq},
                      {"awq", &SchemeReader::read_awq},
-                     {"bitsandbytes", &SchemeReader::read_bitsandbytes},
-                     {"mxfp4", &SchemeReader::read_mxfp4}}};
+                     {"bitsandbytes", &SchemeReader::read_bitsandbytes}}};
     for (const auto& [name, read] : kMethods) {
       if (method == name) return (this->*read)(fields);
     }
@@ -106,6 +105,7 @@ class SchemeReader {
     scheme.bits = static_cast<int>(bits);
     const bool is_float = type == "float";
     const bool is_plain = format == "naive-quantized";
+    if (is_float && !scheme.symmetric) return invalid("floats with zero points are not supported");
     if (format == "pack-quantized" && !is_float && (bits == 4 || bits == 8)) {
       scheme.packing = Packing::words;
     } else if ((format == "float-quantized" || is_plain) && is_float && bits == 8) {
@@ -181,17 +181,27 @@ class SchemeReader {
 
   // GPTQ
 
-  Status read_gptq(const Fields& fields) {
-    TANDEM_ASSIGN(const std::string format, fields.text("checkpoint_format"));
-    TANDEM_ASSIGN(const std::string words, fields.text("pack_dtype"));
-    if (!format.empty() && format != "gptq" && format != "gptq_v2") {
-      return invalid("'checkpoint_format' '{}' is not supported", format);
+  // The name of the layout, which stands under either of two keys; by default it is "gptq".
+  static Result<std::string> read_gptq_format(const Fields& fields) {
+    TANDEM_ASSIGN(const std::string older, fields.text("checkpoint_format"));
+    TANDEM_ASSIGN(const std::string newer, fields.text("format"));
+    if (!older.empty() && !newer.empty() && older != newer) {
+      return invalid("'checkpoint_format' is '{}' and 'format' is '{}'", older, newer);
     }
+    const std::string& format = newer.empty() ? older : newer;
+    if (format.empty() || format == "gptq" || format == "gptq_v2") return format;
+    return invalid("'{}' '{}' is not supported", newer.empty() ? "checkpoint_format" : "format",
+                   format);
+  }
+
+  Status read_gptq(const Fields& fields) {
+    TANDEM_ASSIGN(const std::string format, read_gptq_format(fields));
+    TANDEM_ASSIGN(const std::string words, fields.text("pack_dtype"));
     if (!words.empty() && words != "int32")
       return invalid("'pack_dtype' '{}' is not supported", words);
     if (fields.find("bits") == nullptr) return invalid("'bits' is missing");
     ModuleScheme scheme{.packing = Packing::gptq, .group = 128};
-    scheme.zero_added = format == "gptq_v2" ? 0 : 1;
+    scheme.takes_1_off_zeros = format != "gptq_v2";
     TANDEM_TRY(read_gptq_fields(fields, scheme));
     if (const OrderedJson* const dynamic = fields.find("dynamic")) {
       if (!dynamic->is_object()) return invalid("'dynamic' must be an object");
@@ -280,13 +290,6 @@ class SchemeReader {
   // transformers writes some flags with an underscore, too.
   static Result<bool> flag(const Fields& fields, const std::string& name) {
     return fields.boolean(fields.find(name) != nullptr ? name : "_" + name, false);
-  }
-
-  // MXFP4
-
-  Status read_mxfp4(const Fields& fields) {
-    TANDEM_TRY(add_skipped(fields, "modules_to_not_convert", Kind::path));
-    return add_for_all({.packing = Packing::mxfp4, .scales = ScalesBy::block});
   }
 
   // Shared

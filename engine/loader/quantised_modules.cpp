@@ -19,9 +19,11 @@ namespace {
 constexpr std::string_view kWeight = ".weight";
 constexpr std::string_view kTakeAnother =
     "take another copy of the checkpoint, or one that is quantised otherwise";
+// Bytes that a thread fetches at once.
+constexpr std::size_t kFetchBytes = std::size_t{2} << 20;
 // Elements that a thread translates at once.
 constexpr std::int64_t kTaskElements = std::int64_t{1} << 20;
-// Rows of the same: transposed formats are read in strips of as many columns.
+// The fewest rows of a task, because transposed formats are read in strips of as many words.
 constexpr std::int64_t kTaskRows = 64;
 
 std::string_view module_of(std::string_view name) {
@@ -101,19 +103,24 @@ Status QuantisedModules::read_part(std::string_view name, std::span<const std::i
   begin = std::min(begin, elements);
   const std::size_t end = begin + std::min(count, elements - begin);
   if (begin == end) return {};
-  for (const auto& [file, info] : opened.places) file->mapping().fetch(file->bytes(*info));
+  for (const auto& [file, info] : opened.places) {
+    const std::span<const std::byte> bytes = file->bytes(*info);
+    parallel_chunks(bytes.size(), kFetchBytes, [&](std::size_t from, std::size_t to) {
+      file->mapping().fetch(bytes.subspan(from, to - from));
+    });
+  }
 
   const std::size_t first_row = begin / cols;
   const std::size_t rows = (end + cols - 1) / cols - first_row;
   const auto chunk = static_cast<std::size_t>(std::max(kTaskRows, kTaskElements / matrix.cols()));
   std::mutex mutex;
-  Status failure;  // the first; guarded by mutex
+  Status first_failure;  // guarded by mutex
   parallel_chunks(rows, chunk, [&](std::size_t from, std::size_t to) {
     const Result<QuantisedMatrix> part = matrix.read(static_cast<std::int64_t>(first_row + from),
                                                      static_cast<std::int64_t>(to - from));
     if (!part) {
       const std::lock_guard lock(mutex);
-      if (failure) failure = part.status();
+      if (first_failure.ok()) first_failure = part.status();
       return;
     }
     std::vector<float> row(cols);
@@ -126,9 +133,9 @@ Status QuantisedModules::read_part(std::string_view name, std::span<const std::i
               static_cast<std::byte*>(target) + (at + skipped - begin) * size_of(dtype), taken);
     }
   });
-  if (!failure) {
+  if (!first_failure.ok()) {
     return invalid("module '{}', quantised by {}: {}; {}", shown_text(module_of(name)),
-                   scheme_->method(), failure.message(), kTakeAnother);
+                   scheme_->method(), first_failure.message(), kTakeAnother);
   }
   // Parts share the mapped pages, so the last one releases them.
   if (end < elements) return {};
@@ -166,6 +173,13 @@ Status QuantisedModules::check_plain(const std::string& name) const {
 
 Status QuantisedModules::check(const std::set<std::string, std::less<>>& used) const {
   if (!scheme_) return {};
+  constexpr std::string_view kHead = "lm_head.weight";
+  if (!used.contains(kHead) && hold(kHead)) {
+    return invalid(
+        "config.json ties the head to the embedding ('tie_word_embeddings'), and yet module "
+        "'lm_head' is quantised on its own, by {}; {}",
+        scheme_->method(), kTakeAnother);
+  }
   for (const std::string& name : used) {
     if (!name.ends_with(kWeight)) continue;
     if (!hold(name)) {

@@ -29,7 +29,10 @@ Result<Buffer> upload(Device& device, const void* data, std::size_t bytes,
 }
 
 Status check_head_dim(const ModelSpec& spec, const Device& device) {
-  const std::int64_t head_dim = spec.attention().head_dim;
+  std::int64_t head_dim = 0;
+  for (const LayerSpec& layer : spec.layers) {
+    head_dim = std::max(head_dim, layer.attention.head_dim);
+  }
   if (head_dim <= device.max_head_dim()) return {};
   return invalid("the model's attention heads have size {}; {} computes sizes up to {}", head_dim,
                  device.info().name, device.max_head_dim());
@@ -251,6 +254,14 @@ void Model::drop_rows(LayerStep& step, const Layer& layer) const {
 }
 
 Status Model::tune(Stream& stream) {
+  const TensorView& embedding = weights_.embedding();
+  // Rows of weights serve as x: the power that a product draws depends on the numbers, and these
+  // are realistic. Where a product may have more rows than its weight, the embedding's serve.
+  const auto rows_like = [&](const TensorView& weight, std::int64_t rows) {
+    const bool takes_embedding = weight.rows() < rows && weight.cols() == embedding.cols();
+    const TensorView& from = takes_embedding ? embedding : weight;
+    return from.slice_rows(0, std::min(rows, from.rows()));
+  };
   // Layers whose weights have one shape are tuned together.
   const auto with_every_layer = [&](Weight LayerWeights::*weight, TensorView LayerWeights::*bias,
                                     const TensorView& y, bool accumulate) -> Status {
@@ -259,13 +270,9 @@ Status Model::tune(Stream& stream) {
       const LayerWeights& w = weights_.layer(index);
       const TensorView& data = (w.*weight).data;
       std::vector<GemmArgs>& like = by_shape[{data.rows(), data.cols()}];
-      // Rows of weights serve as x: the power that a product draws depends on the numbers, and
-      // these are realistic.
-      const TensorView& first = like.empty() ? data : like.front().w.data;
-      const std::int64_t rows = std::min(y.rows(), data.rows());
-      like.push_back({first.slice_rows(0, rows), w.*weight,
-                      bias == nullptr ? TensorView() : w.*bias,
-                      y.slice_rows(0, rows).slice_cols(0, data.rows()), accumulate});
+      const TensorView x = rows_like(like.empty() ? data : like.front().w.data, y.rows());
+      like.push_back({x, w.*weight, bias == nullptr ? TensorView() : w.*bias,
+                      y.slice_rows(0, x.rows()).slice_cols(0, data.rows()), accumulate});
     }
     for (const auto& [shape, like] : by_shape) TANDEM_TRY(stream.tune_gemm(like));
     return {};
@@ -283,11 +290,15 @@ Status Model::tune(Stream& stream) {
   if (part_.spec.layer_input_size() > 0) {
     TANDEM_TRY(with_every_layer(&LayerWeights::input_gate, nullptr, work_.input_gate, false));
     TANDEM_TRY(with_every_layer(&LayerWeights::input_projection, nullptr, work_.sum, false));
+    const Weight& projection = weights_.layer_inputs().projection;
+    const TensorView x = rows_like(projection.data, work_.projected.rows());
+    const GemmArgs like{x, projection, {}, work_.projected.slice_rows(0, x.rows())};
+    TANDEM_TRY(stream.tune_gemm({&like, 1}));
   }
   const Weight& head = weights_.head();
   const TensorView& y = whole ? work_.logits : shared_.logits;
-  const std::int64_t rows = std::min(y.rows(), head.rows());
-  const GemmArgs like{head.data.slice_rows(0, rows), head, {}, y.slice_rows(0, rows)};
+  const TensorView x = rows_like(head.data, y.rows());
+  const GemmArgs like{x, head, {}, y.slice_rows(0, x.rows())};
   return stream.tune_gemm({&like, 1});
 }
 

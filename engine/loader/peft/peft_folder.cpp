@@ -103,6 +103,19 @@ Status check_tensor(std::string_view path, std::string_view letter, const Tensor
   return {};
 }
 
+// True for k and v of layers that take those of an earlier layer. Older versions of transformers
+// have modules there, which they do not use; adapters on them change nothing.
+bool is_never_computed(std::string_view path, const ModelSpec& spec) {
+  for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
+    if (spec.layer(layer).attention.has_keys()) continue;
+    for (std::size_t module = 0; module < spec.modules.size(); ++module) {
+      const bool is_absent = module_out(spec, layer, module) == 0;
+      if (is_absent && path == module_path(spec, layer, module)) return true;
+    }
+  }
+  return false;
+}
+
 // Explains a tensor that is not in the plan: the base lacks its module, or the module is not
 // targeted.
 Status explain_extra(std::string_view path, const ModelSpec& spec) {
@@ -195,7 +208,7 @@ Result<std::vector<PeftJob>> plan_jobs(const std::vector<PlannedModule>& plan, P
          .matrix = matrix});
   }
   for (const auto& [path, pair] : pairs) {
-    if (!pair.planned) return explain_extra(path, spec);
+    if (!pair.planned && !is_never_computed(path, spec)) return explain_extra(path, spec);
   }
   if (jobs.empty()) return invalid("the adapter adapts no module of the base");
   return jobs;

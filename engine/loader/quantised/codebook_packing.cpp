@@ -31,7 +31,7 @@ std::int64_t parts_of(std::int64_t count, std::int64_t size) {
 
 // The JSON beside a matrix of bitsandbytes.
 struct QuantState {
-  std::int64_t rows = 0, cols = 0, block = 0, blocks = 0;
+  std::int64_t rows = 0, cols = 0, block = 0, nested_block = 0;
   bool nested = false;
   float offset = 0;
 };
@@ -64,7 +64,7 @@ Result<QuantState> parse_state(std::string_view text, std::string_view codebook)
   TANDEM_ASSIGN(state.cols, integer({{"shape", (*shape)[1]}}, "shape", kMaxSize));
   state.nested = json.contains("nested_blocksize");
   if (!state.nested) return state;
-  TANDEM_ASSIGN(state.blocks, integer(json, "nested_blocksize", 4096));
+  TANDEM_ASSIGN(state.nested_block, integer(json, "nested_blocksize", 4096));
   const auto offset = json.find("nested_offset");
   if (offset == json.end() || !offset->is_number()) return invalid("has no 'nested_offset'");
   state.offset = offset->get<float>();
@@ -109,12 +109,12 @@ class Bnb4bit final : public PackedMatrix {
       m.scale_codes.push_back(p_.scales.at<std::uint8_t>(as_index(b)));
     }
     m.map = p_.map;
-    m.blocks = p_.state.blocks;
+    m.nested_block = p_.state.nested_block;
     m.offset = p_.state.offset;
-    const std::int64_t coarse = block / m.blocks;
-    TANDEM_ASSIGN(m.scales,
-                  copy_scales(".weight.nested_absmax", p_.coarse, parts_of(end, m.blocks) - coarse,
-                              [&](std::int64_t i) { return coarse + i; }));
+    const std::int64_t coarse = block / m.nested_block;
+    TANDEM_ASSIGN(m.scales, copy_scales(".weight.nested_absmax", p_.coarse,
+                                        parts_of(end, m.nested_block) - coarse,
+                                        [&](std::int64_t i) { return coarse + i; }));
     return QuantisedMatrix(std::move(m));
   }
 
@@ -186,7 +186,8 @@ PackedResult open_bnb_4bit(const ModuleScheme& scheme, const ModuleTensors& tens
   if (p.state.nested) {
     TANDEM_ASSIGN(p.map, read_table(tensors, ".weight.nested_quant_map", 256));
     TANDEM_ASSIGN(p.coarse, tensors.required(".weight.nested_absmax", {"F32"}));
-    TANDEM_TRY(check_shape(".weight.nested_absmax", p.coarse, {parts_of(blocks, p.state.blocks)}));
+    TANDEM_TRY(
+        check_shape(".weight.nested_absmax", p.coarse, {parts_of(blocks, p.state.nested_block)}));
   }
   return std::unique_ptr<PackedMatrix>(std::make_unique<Bnb4bit>(std::move(p)));
 }

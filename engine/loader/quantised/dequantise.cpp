@@ -1,5 +1,5 @@
-// Bound by writing the floats: codes are unpacked into a small buffer first, so that the compiler
-// vectorises the arithmetic of a group.
+// Dequantising is bound by writing the floats, so codes are unpacked into a small buffer first, and
+// the compiler vectorises the arithmetic of a group.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -67,7 +67,7 @@ void write(const AffineGroups& m, std::int64_t first, std::int64_t count, float*
 float scale_of_block(const Codebook4& m, std::int64_t block) {
   const std::int64_t first = m.begin / m.block;
   if (m.scale_codes.empty()) return m.scales.at(as_index(block - first));
-  const float coarse = m.scales.at(as_index(block / m.blocks - first / m.blocks));
+  const float coarse = m.scales.at(as_index(block / m.nested_block - first / m.nested_block));
   const float product = m.map[m.scale_codes[as_index(block - first)]] * coarse;
   return product + m.offset;
 }

@@ -29,7 +29,7 @@ struct ModuleScheme {
   std::int64_t row_block = 0, col_block = 0;
   bool symmetric = true;           // no zeros (words, int8)
   bool needs_order = false;        // the group of each column is in the file (words, gptq)
-  std::int32_t zero_added = 0;     // to stored zeros (gptq)
+  bool takes_1_off_zeros = false;  // where they are stored (gptq, first version)
   std::string_view codebook = {};  // "nf4" or "fp4" (bnb_4bit)
   friend bool operator==(const ModuleScheme&, const ModuleScheme&) = default;
 };

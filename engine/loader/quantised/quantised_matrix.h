@@ -1,6 +1,6 @@
 // Quantised matrices as Tandem keeps them: three formats, whatever a checkpoint packs its numbers
 // in. Readers (packed_matrix.h) translate without loss, and dequantise() gives the floats that the
-// checkpoint's own library gives, to the bit.
+// checkpoint's own library gives in float32, to the bit.
 //
 // Each holds some whole rows of a matrix [out, in]. `codes` become Weight::data on a device, scales
 // and zeros its scales and offsets.
@@ -54,7 +54,7 @@ struct AffineGroups {
 // value = codebook[code] scale[block]. Blocks are consecutive elements of the whole matrix and may
 // run across rows: element i of these rows is element begin + i of the matrix.
 //
-// Scales have one level, or two: scale[b] = map[scale_codes[b]] scales[b / blocks] + offset.
+// Scales have one level, or two: scale[b] = map[scale_codes[b]] scales[b / nested_block] + offset.
 struct Codebook4 {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
@@ -66,7 +66,7 @@ struct Codebook4 {
   ScaleList scales = {};   // of the blocks, or groups of blocks, that hold these elements
   std::vector<std::uint8_t> scale_codes = {};  // empty: one level
   std::vector<float> map = {};                 // [256]
-  std::int64_t blocks = 1;                     // that share a scale of the second level
+  std::int64_t nested_block = 1;               // blocks that share a scale of the second level
   float offset = 0;
 };
 
@@ -86,7 +86,7 @@ struct Fp8 {
 using QuantisedMatrix = std::variant<AffineGroups, Codebook4, Fp8>;
 
 // Writes rows [first, first + count) as floats, [count, cols]. They must be rows of the matrix.
-// f32 arithmetic, without fused multiply-adds. Thread-safe.
+// f32 arithmetic. Thread-safe.
 void dequantise(const QuantisedMatrix& matrix, std::int64_t first, std::int64_t count, float* out);
 
 }  // namespace tandem

@@ -1,10 +1,10 @@
 // GPTQ and AWQ, whose matrices are [in, out]:
 //
 //   qweight  I32: GPTQ [in bits / 32, out], words along the input; AWQ [in, out / 8], words along
-//            the output, whose nibbles from low to high are columns 0, 2, 4, 6, 1, 3, 5 and 7
+//            the output, whose nibbles from low to high are outputs 0, 2, 4, 6, 1, 3, 5 and 7
 //   scales   [groups, out]
 //   qzeros   I32 [groups, out bits / 32], words along the output, AWQ's in that order of nibbles;
-//            a zero is stored less 1 by the first version of GPTQ
+//            the first version of GPTQ takes 1 off each zero, with borrows between those of a word
 //   g_idx    I32 [in], GPTQ's: the group of each input
 #include <algorithm>
 #include <array>
@@ -16,8 +16,8 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::int64_t, 8> kAwqColumn = {0, 2, 4, 6, 1, 3, 5, 7};  // of each nibble
-constexpr std::array<std::int64_t, 8> kAwqNibble = {0, 4, 1, 5, 2, 6, 3, 7};  // of each column
+constexpr std::array<std::int64_t, 8> kAwqOutput = {0, 2, 4, 6, 1, 3, 5, 7};  // of each nibble
+constexpr std::array<std::int64_t, 8> kAwqNibble = {0, 4, 1, 5, 2, 6, 3, 7};  // of each output
 
 // Codes are transposed in tiles of so many bytes of each row, so that the words of a tile stay in
 // the cache from row to row.
@@ -26,7 +26,7 @@ constexpr std::int64_t kTileBytes = 64;
 struct TransposedParts {
   int bits = 4;
   std::int64_t rows = 0, cols = 0, group = 0;
-  std::int32_t zero_added = 0;
+  std::uint32_t zeros_added = 0;  // to each word of zeros
   StoredTensor words = {}, scales = {}, zeros = {};
   std::vector<std::int32_t> order = {};  // the column at each place; empty: its own
 
@@ -42,7 +42,6 @@ class TransposedWords : public PackedMatrix {
   Result<QuantisedMatrix> read(std::int64_t first, std::int64_t count) const override {
     AffineGroups m{.rows = count, .cols = p_.cols, .bits = p_.bits, .group = p_.group};
     m.order = p_.order;
-    m.zero_added = p_.zero_added;
     const std::int64_t groups = m.groups();
     TANDEM_ASSIGN(m.scales, copy_scales(".scales", p_.scales, count * groups, [&](std::int64_t i) {
                     return i % groups * p_.rows + first + i / groups;
@@ -51,7 +50,9 @@ class TransposedWords : public PackedMatrix {
     m.zeros.reserve(as_index(count * groups));
     for (std::int64_t row = first; row < first + count; ++row) {
       for (std::int64_t g = 0; g < groups; ++g) {
-        const auto word = p_.zeros.at<std::uint32_t>(as_index(g * zero_words + row / p_.in_word()));
+        const std::uint32_t word =
+            p_.zeros.at<std::uint32_t>(as_index(g * zero_words + row / p_.in_word())) +
+            p_.zeros_added;
         const std::int64_t nibble = place_in_word(row % p_.in_word());
         m.zeros.push_back(static_cast<std::uint8_t>(word >> (nibble * p_.bits) & p_.mask()));
       }
@@ -62,8 +63,8 @@ class TransposedWords : public PackedMatrix {
   }
 
  protected:
-  // Where a word along the output holds its column.
-  virtual std::int64_t place_in_word(std::int64_t column) const = 0;
+  // Where a word along the output holds this one of its outputs.
+  virtual std::int64_t place_in_word(std::int64_t output) const = 0;
   // Fills m.codes, which are 0.
   virtual void read_codes(std::int64_t first, AffineGroups& m) const = 0;
   const TransposedParts& parts() const { return p_; }
@@ -77,7 +78,7 @@ class Gptq final : public TransposedWords {
   using TransposedWords::TransposedWords;
 
  private:
-  std::int64_t place_in_word(std::int64_t column) const override { return column; }
+  std::int64_t place_in_word(std::int64_t output) const override { return output; }
   void read_codes(std::int64_t first, AffineGroups& m) const override {
     const TransposedParts& p = parts();
     for (std::int64_t byte = 0; byte < m.row_bytes(); byte += kTileBytes) {
@@ -131,8 +132,8 @@ class Awq final : public TransposedWords {
   using TransposedWords::TransposedWords;
 
  private:
-  std::int64_t place_in_word(std::int64_t column) const override {
-    return kAwqNibble[as_index(column)];
+  std::int64_t place_in_word(std::int64_t output) const override {
+    return kAwqNibble[as_index(output)];
   }
   void read_codes(std::int64_t first, AffineGroups& m) const override {
     const TransposedParts& p = parts();
@@ -143,8 +144,8 @@ class Awq final : public TransposedWords {
         for (std::int64_t at = byte; at < last; ++at) {
           std::uint32_t low = word(2 * at, w);
           std::uint32_t high = 2 * at + 1 < p.cols ? word(2 * at + 1, w) : 0;
-          for (const std::int64_t column : kAwqColumn) {
-            const std::int64_t row = w * 8 + column;
+          for (const std::int64_t output : kAwqOutput) {
+            const std::int64_t row = w * 8 + output;
             if (row >= first && row < end) {
               m.codes[as_index((row - first) * m.row_bytes() + at)] =
                   static_cast<std::uint8_t>((low & 15U) | (high & 15U) << 4);
@@ -177,7 +178,8 @@ Status open_groups(const ModuleScheme& scheme, const ModuleTensors& tensors, Tra
 }  // namespace
 
 PackedResult open_gptq(const ModuleScheme& scheme, const ModuleTensors& tensors) {
-  TransposedParts p{.bits = scheme.bits, .zero_added = scheme.zero_added};
+  TransposedParts p{.bits = scheme.bits};
+  if (scheme.takes_1_off_zeros) p.zeros_added = p.bits == 4 ? 0x11111111 : 0x01010101;
   TANDEM_ASSIGN(p.words, tensors.required(".qweight", {"I32"}));
   TANDEM_TRY(check_matrix(".qweight", p.words));
   p.rows = p.words.shape[1];

@@ -6,6 +6,8 @@
 namespace tandem {
 namespace {
 
+constexpr std::int64_t kMaxColumns = 1 << 20;  // of a projection
+
 // Reads the entry of 'per_layer_config' for one layer. Other fields would change the layer, too.
 void read_own_heads(CheckpointConfig& config, const Json& own, AttentionSpec& attention) {
   CheckpointConfig fields(own);
@@ -33,7 +35,9 @@ void read_gemma4_heads(CheckpointConfig& config, const std::vector<bool>& window
     if (windowed[i]) continue;
     AttentionSpec& attention = spec.layers[i].attention;
     if (by_layer == nullptr) {
-      attention.head_dim = config.maybe_integer("global_head_dim", 2, 4096).value_or(512);
+      constexpr std::string_view kHeadDim = "global_head_dim";
+      attention.head_dim = config.maybe_integer(kHeadDim, 2, 4096)
+                               .value_or(config.has(kHeadDim) ? attention.head_dim : 512);
       const auto kv_heads = config.maybe_integer("num_global_key_value_heads", 1, 65536);
       if (kv_heads && attention.keys_as_values) attention.kv_heads = *kv_heads;
     } else {
@@ -44,7 +48,8 @@ void read_gemma4_heads(CheckpointConfig& config, const std::vector<bool>& window
       read_own_heads(config, *own, attention);
     }
     if (!config.status().ok()) return;
-    if (attention.heads % attention.kv_heads != 0 || attention.head_dim % 2 != 0) {
+    if (attention.heads % attention.kv_heads != 0 || attention.head_dim % 2 != 0 ||
+        attention.q_size() > kMaxColumns) {
       config.fail(invalid("layer {} has {} heads of {}, and {} of keys", i, attention.heads,
                           attention.head_dim, attention.kv_heads));
     }
@@ -77,6 +82,9 @@ void read_gemma4_layer_inputs(CheckpointConfig& config, ModelSpec& spec) {
   const std::int64_t vocab =
       config.maybe_integer("vocab_size_per_layer_input", 1, 1 << 24).value_or(262144);
   if (size == 0) return;
+  if (size * spec.num_layers() > kMaxColumns) {
+    config.fail(invalid("'{}' is {}: too large for {} layers", kSize, size, spec.num_layers()));
+  }
   if (vocab != spec.vocab_size) {
     config.fail(
         invalid("'vocab_size_per_layer_input' is {}, and 'vocab_size' {}", vocab, spec.vocab_size));

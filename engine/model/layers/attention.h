@@ -1,5 +1,5 @@
 // The attention of a layer, in three parts, as a step may need only the first: for a piece of a
-// prompt without logits, only the keys and values of the last layer are needed.
+// prompt without logits, nothing is needed behind the last layer's own keys and values.
 #pragma once
 
 #include "engine/model/layers/layer_step.h"

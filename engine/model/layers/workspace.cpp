@@ -56,7 +56,7 @@ Workspace lay_out_workspace(const ModelSpec& shape, Shard shard, DType dtype,
   work.attention = cutter.take(dtype, rows, q);
   const std::int64_t part = shape.layer_input_size();
   const std::int64_t parts = shape.num_layers() * part;
-  // In elements: as much as both users of the memory need.
+  // The memory has, in elements, what its larger user needs.
   const auto floats = static_cast<std::int64_t>(sizeof(float) / size_of(dtype));
   work.gate_up = {
       cutter.take(dtype, rows * std::max(2 * ffn, floats * parts)), dtype, {rows, 2 * ffn}};

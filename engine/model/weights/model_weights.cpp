@@ -36,7 +36,8 @@ Status read_piece(const WeightSource& source, const WeightPiece& piece, std::siz
     }
     return {};
   }
-  constexpr std::size_t kBlockBytes = std::size_t{4} << 20;
+  // Large enough that all reading threads have work where numbers are dequantised.
+  constexpr std::size_t kBlockBytes = std::size_t{32} << 20;
   const std::size_t rows_of_block =
       std::max<std::size_t>(1, kBlockBytes / (all_cols * size_of(dtype)));
   std::vector<std::byte> block(rows_of_block * all_cols * size_of(dtype));

@@ -23,8 +23,8 @@ namespace tandem::cuda {
 
 // One stream's attention; used by one thread at a time, like the stream. Owns device memory for
 // kAttentionPlans plans (0.8 MB for 16384 items, 0.3 MB of prefill arrays each) and for the partial
-// results of 4 x 2 blocks per multiprocessor (16 rows of at most 258 floats each: 17 MB on 132
-// multiprocessors), and kRing pinned plans.
+// results of 4 x 2 blocks per multiprocessor (16 rows of at most 258 floats each, and twice that
+// for heads of 512: 17 MB on 132 multiprocessors), and kRing pinned plans.
 class Attention {
  public:
   static Result<std::unique_ptr<Attention>> create(const AttentionLimits& limits = {});
@@ -34,7 +34,8 @@ class Attention {
 
   // Copies the plan to the device, to the same address as all plans of these heads, so that the
   // graph of a captured plan replays with the latest plan for the same number of rows and
-  // sequences. Of more than kAttentionPlans shapes, the one first planned gives way. Never
+  // sequences. Of more than kAttentionPlans shapes, the one first planned gives way, and
+  // graphs with its plan must not be launched any more. Never
   // allocates device memory; only waits if kRing plans are enqueued that the stream has not reached
   // yet.
   Status plan(const AttentionPlan& plan, cudaStream_t stream);

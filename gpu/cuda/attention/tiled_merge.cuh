@@ -53,8 +53,9 @@ __device__ __forceinline__ void add_columns(float (&sum)[4], float factor, const
   sum[3] += factor * part.w;
 }
 
-// What row r of the tile is multiplied by, once merged: `sum` is that of its exponents over
-// `highest`, which the sink of its head belongs to. 0 if it sees no key.
+// The factor of row r of the tile, once merged: 1 over the sum of its exponents, the sink's
+// included. `sum` is the sum of exp2(score - highest) over its keys; 0: it sees none, and the
+// factor is 0.
 __device__ __forceinline__ float share_of(const AttentionOperands& args, const TileItem& item,
                                           int kv_head, int r, float highest, float sum) {
   constexpr float kLog2E = 1.4426950408889634F;

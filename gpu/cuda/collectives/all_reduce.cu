@@ -110,7 +110,7 @@ template <typename Y, int V, int kItems, bool kHeld>
 __global__ void __launch_bounds__(kMostThreads) all_reduce(const __grid_constant__ ReduceParams p) {
   static_assert(kHeld || kItems == 1);
   __shared__ ShownParts shown;
-  // Two, in turn: the slowest warp may still read the previous row's.
+  // Rows take the two in turn, as the slowest warp may still read the previous row's.
   __shared__ float sums[2][kMostThreads / 32];
   const auto width_of_items = static_cast<std::int32_t>(blockDim.x) * V;
   const auto mine = static_cast<std::int32_t>(threadIdx.x) * V;

@@ -15,7 +15,7 @@ namespace tandem::cuda {
 namespace {
 
 constexpr int kMostThreads = 1024;
-constexpr int kVector = 8;  // rows of other widths are unaligned
+constexpr int kVector = 8;  // rows whose width is no multiple take the loop, element by element
 
 struct AddNormParams {
   const float* sum;  // null: nothing is added

@@ -75,6 +75,9 @@ TEST(QuantisationScheme, RefusesWhatCompressedTensorsMayHaveBesides) {
               AllOf(HasSubstr("'tensor_group'"), HasSubstr("'group_0'")));
   EXPECT_THAT(why(compressed("pack-quantized", weights(4, "int", "group"))),
               HasSubstr("'group_size' is 0"));
+  Json asymmetric = weights(8, "float", "channel");
+  asymmetric["symmetric"] = false;
+  EXPECT_THAT(why(compressed("float-quantized", asymmetric)), HasSubstr("zero points"));
   Json sparse = compressed("int-quantized", weights(8, "int", "channel"));
   sparse["sparsity_config"] = {{"format", "sparse-24-bitmask"}};
   EXPECT_THAT(why(sparse), HasSubstr("'sparse-24-bitmask'"));
@@ -126,7 +129,22 @@ TEST(QuantisationScheme, TakesTheFirstDynamicRuleOfGptq) {
   EXPECT_EQ(of(config, "model.layers.0.mlp.up_proj")->group, 32);
   EXPECT_EQ(of(config, "model.layers.0.mlp.down_proj")->group, -1);
   EXPECT_EQ(of(config, "model.layers.0.mlp.gate_proj")->group, 64);
-  EXPECT_EQ(of(config, "model.layers.0.mlp.gate_proj")->zero_added, 1);
+  EXPECT_TRUE(of(config, "model.layers.0.mlp.gate_proj")->takes_1_off_zeros);
+}
+
+TEST(QuantisationScheme, ReadsTheVersionOfGptqUnderEitherName) {
+  const auto takes_1_off = [](const Json& names) {
+    Json config = {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 64}};
+    config.update(names);
+    return of(config, "model.layers.0.mlp.up_proj")->takes_1_off_zeros;
+  };
+  EXPECT_TRUE(takes_1_off(Json::object()));
+  EXPECT_TRUE(takes_1_off({{"format", "gptq"}, {"checkpoint_format", "gptq"}}));
+  EXPECT_FALSE(takes_1_off({{"format", "gptq_v2"}}));
+  EXPECT_FALSE(takes_1_off({{"checkpoint_format", "gptq_v2"}}));
+  const Json both = {
+      {"quant_method", "gptq"}, {"bits", 4}, {"format", "gptq_v2"}, {"checkpoint_format", "gptq"}};
+  EXPECT_THAT(why(both), HasSubstr("'format' is 'gptq_v2'"));
 }
 
 TEST(QuantisationScheme, SkipsModulesAsEachMethodNamesThem) {

@@ -1,4 +1,5 @@
 // Quantised checkpoints as sources of weights: what of them is read, and what is refused.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -85,6 +86,17 @@ TEST_F(QuantisedModule, IsReadAsAWeight) {
               HasSubstr("is quantised as [16, 24], config.json asks for [24, 16]"));
 }
 
+// The first version of GPTQ takes 1 off each zero of a word, and a zero of 0 borrows from the next.
+TEST_F(QuantisedModule, MayHaveZerosOf0) {
+  std::string& zeros = tensors_["m.qzeros"].bytes;
+  for (std::size_t at = 0; at < zeros.size(); at += 4) {
+    zeros.replace(at, 4, "\xEF\xEE\xEE\xEE");  // 0 - 0x11111111
+  }
+  std::vector<float> all(kRows * kCols);
+  ASSERT_TRUE(open()->read("m.weight", kShape, DType::f32, all.data()));
+  EXPECT_THAT(all, ::testing::Each(4.5F));
+}
+
 TEST_F(QuantisedModule, IsTheSameInPartsOfAnySize) {
   std::mt19937_64 random(test_seed());
   for (const char* const each : {"m.qweight", "m.qzeros"}) {
@@ -156,6 +168,13 @@ TEST_F(QuantisedModule, HasGroupsOfEqualSizeInAnyOrder) {
     groups[0] = wrong;
     EXPECT_THAT(with_groups(), HasSubstr("puts column 0 into group"));
   }
+}
+
+TEST_F(QuantisedModule, IsNotIgnoredAsTheHeadOfATiedModel) {
+  for (const char* const part : {"qweight", "qzeros", "scales"}) {
+    tensors_[fmt::format("lm_head.{}", part)] = tensors_[fmt::format("m.{}", part)];
+  }
+  EXPECT_THAT(why(), HasSubstr("'tie_word_embeddings'"));
 }
 
 TEST_F(QuantisedModule, MayHaveABiasOfZerosThatTheModelDoesNotHave) {

@@ -171,6 +171,19 @@ TEST(PathInTextModel, LeavesOutTheTowersOfMultimodalModels) {
             "model.per_layer_model_projection");
 }
 
+TEST_F(PeftAdapter, LeavesOutKeysAndValuesOfLayersThatTakeThoseOfAnother) {
+  for (const char* const name : {"q_proj", "k_proj", "v_proj"}) add(2, name, 4);
+  write(lora({"q_proj", "k_proj", "v_proj"}));
+  ModelSpec spec = base();
+  spec.layers[2].attention.keys_of = 1;
+  const Result<Adapter> adapter = load_peft_adapter(dir_.path(), spec, DType::f32);
+  ASSERT_TRUE(adapter) << adapter.status().message();
+  EXPECT_EQ(adapter->layers[2][base().modules.row("q_proj")].rank, 4);
+  EXPECT_EQ(adapter->layers[2][base().modules.row("k_proj")].rank, 0);
+  spec.layers[2].attention.keys_of = AttentionSpec::kOwnKeys;
+  EXPECT_TRUE(load_peft_adapter(dir_.path(), spec, DType::f32));
+}
+
 float first_scale(const Adapter& adapter, std::size_t layer, std::string_view module,
                   const std::vector<float>& b) {
   const AdapterMatrix& m = adapter.layers[layer][base().modules.row(module)];

@@ -24,12 +24,12 @@ ModuleScheme words(int bits, ScalesBy scales, std::int64_t group = 0, bool symme
           .symmetric = symmetric,
           .needs_order = needs_order};
 }
-ModuleScheme gptq(int bits, std::int64_t group, int zero_added, bool needs_order = false) {
+ModuleScheme gptq(int bits, std::int64_t group, int version, bool needs_order = false) {
   return {.packing = Packing::gptq,
           .bits = bits,
           .group = group,
           .needs_order = needs_order,
-          .zero_added = zero_added};
+          .takes_1_off_zeros = version == 1};
 }
 ModuleScheme fp8(ScalesBy scales) {
   return {.packing = Packing::fp8, .scales = scales, .row_block = 128, .col_block = 128};
@@ -61,7 +61,7 @@ const Values kValues[] = {
     {"fp8_tensor", fp8(ScalesBy::tensor)},
     {"gptq_w4_g32_v1", gptq(4, 32, 1)},
     {"gptq_w4_g32_v1_act", gptq(4, 32, 1, true)},
-    {"gptq_w4_g32_v2", gptq(4, 32, 0)},
+    {"gptq_w4_g32_v2", gptq(4, 32, 2)},
     {"gptq_w4_short_group", gptq(4, 128, 1)},
     {"gptq_w8_g32_v1", gptq(8, 32, 1)},
 };
