@@ -109,7 +109,7 @@ bool is_never_computed(std::string_view path, const ModelSpec& spec) {
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     if (spec.layer(layer).attention.has_keys()) continue;
     for (std::size_t module = 0; module < spec.modules.size(); ++module) {
-      const bool is_absent = module_out(spec, layer, module) == 0;
+      const bool is_absent = spec.modules[module].in_layers && module_out(spec, layer, module) == 0;
       if (is_absent && path == module_path(spec, layer, module)) return true;
     }
   }

@@ -92,7 +92,7 @@ TEST(GgufConfig, RefusesOtherFrequenciesInTheWindowsOfOlmo) {
                    .add("olmo2.rope.freq_base_swa", windowed));
   };
   EXPECT_EQ(with(5e5F), "");
-  EXPECT_THAT(with(1e4F), HasSubstr("'olmo2.rope.freq_base_swa' is 10000"));
+  EXPECT_THAT(with(1e4F), HasSubstr("'rope.freq_base_swa' is 10000"));
 }
 
 TEST(GgufConfig, RefusesNumbersThatAreNotFinite) {

@@ -172,7 +172,7 @@ TEST(PathInTextModel, LeavesOutTheTowersOfMultimodalModels) {
 }
 
 TEST_F(PeftAdapter, LeavesOutKeysAndValuesOfLayersThatTakeThoseOfAnother) {
-  for (const char* const name : {"q_proj", "k_proj", "v_proj"}) add(2, name, 4);
+  add_everywhere({"q_proj", "k_proj", "v_proj"});
   write(lora({"q_proj", "k_proj", "v_proj"}));
   ModelSpec spec = base();
   spec.layers[2].attention.keys_of = 1;
