@@ -2,11 +2,10 @@
 
 #include <algorithm>
 
+#include "engine/model/spec/spread.h"
+
 namespace tandem {
 namespace {
-
-// In elements. Keeps rows of A and of x aligned for vector loads.
-constexpr std::int64_t kAligned = 8;
 
 std::int64_t share_of_vocab(const ModelSpec& spec, std::int32_t size) {
   return (spec.vocab_size + size - 1) / size;
@@ -31,11 +30,11 @@ Status check_shards(const ModelSpec& spec, std::int32_t size) {
           "computes on one device alone");
     }
     for (const std::int64_t columns : {layer.attention.q_size() / size, layer.mlp.size / size}) {
-      if (columns % kAligned == 0) continue;
+      if (columns % kShardAlignment == 0) continue;
       return invalid(
           "tensor_parallel: over {} devices each has {} columns of a projection, which is no "
           "multiple of {}; use fewer",
-          size, columns, kAligned);
+          size, columns, kShardAlignment);
     }
   }
   if (spec.vocab_size < std::int64_t{size} * size) {

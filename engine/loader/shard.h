@@ -10,7 +10,7 @@
 //   norms               not split
 //
 // All ranks have parts of the same size, except for the vocabulary, whose last range may be
-// shorter.
+// shorter. Models whose heads or columns do not divide are spread first (model/spec/spread.h).
 #pragma once
 
 #include <cstdint>

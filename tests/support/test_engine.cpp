@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "engine/loader/weights.h"
 #include "engine/model/families/registry.h"
+#include "engine/model/spec/spread.h"
 #include "tests/support/test_device.h"
 
 namespace tandem::test {
@@ -54,7 +55,7 @@ std::unique_ptr<TestEngine> TestEngine::load(const std::filesystem::path& dir, D
   auto weights = open_checkpoint(dir);
   TANDEM_CHECK(weights.ok(), "{}", weights.status().message());
   const bool has_tokenizer = std::filesystem::exists(dir / "tokenizer.json");
-  auto result = assemble(has_tokenizer ? dir : "data/demo-llama", std::move(config).value(),
+  auto result = assemble(has_tokenizer ? dir : "data/demo-llama", spread_over(*config, num_devices),
                          **weights, dtype, options, num_devices);
   const bool is_file = std::filesystem::is_regular_file(dir);
   const std::filesystem::path adapters = (is_file ? dir.parent_path() : dir) / "adapters";

@@ -19,6 +19,7 @@
 #include "engine/loader/model_files.h"
 #include "engine/loader/peft/peft_folder.h"
 #include "engine/model/families/registry.h"
+#include "engine/model/spec/spread.h"
 #include "engine/model/weights/model_weights.h"
 #include "gpu/cuda/cuda_device.h"
 #include "shm/region.h"
@@ -406,7 +407,9 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
   TANDEM_TRY(first.check_each(
       [&](const NamedAdapter& adapter) { return check_name(adapter, setup->model_name); }));
   TANDEM_ASSIGN(setup->spec, find_model_spec(settings.model));
-  TANDEM_TRY(check_shards(setup->spec, static_cast<std::int32_t>(settings.tensor_parallel)));
+  const auto num_devices = static_cast<std::int32_t>(settings.tensor_parallel);
+  setup->spec = spread_over(setup->spec, num_devices);
+  TANDEM_TRY(check_shards(setup->spec, num_devices));
   if (settings.tensor_parallel > 1 && !settings.record_steps.empty()) {
     return invalid("record_steps: steps of several devices are not recorded; leave it out");
   }

@@ -166,12 +166,15 @@ struct RowsOfB {
 };
 
 RowsOfB rows_of_b(const ModelSpec& spec, const PlannedModule& planned) {
-  if (!planned.fused) return {0, module_out(spec, planned.layer, planned.module)};
+  const auto stored = [&](std::size_t module) {
+    return output_of_module(spec, planned.layer, module).stored;
+  };
+  if (!planned.fused) return {0, stored(planned.module)};
   RowsOfB rows;
   const Site site = spec.modules[planned.module].site;
   for (std::size_t m = spec.modules.first_of(site); m < spec.modules.end_of(site); ++m) {
     if (m == planned.module) rows.first = rows.all;
-    rows.all += module_out(spec, planned.layer, m);
+    rows.all += stored(m);
   }
   return rows;
 }
@@ -188,8 +191,8 @@ Result<std::vector<PeftJob>> plan_jobs(const std::vector<PlannedModule>& plan, P
       continue;  // PEFT passes over the part of a fused module, which its model does not have
     }
     const RowsOfB rows = rows_of_b(spec, planned);
-    TANDEM_TRY(check_tensor(planned.path, "A", pair.a, planned.rank,
-                            module_in(spec, planned.layer, planned.module)));
+    const ModuleSide in = input_of_module(spec, planned.layer, planned.module);
+    TANDEM_TRY(check_tensor(planned.path, "A", pair.a, planned.rank, in.stored));
     TANDEM_TRY(check_tensor(planned.path, "B", pair.b, rows.all, planned.rank));
     const AdapterMatrix& matrix =
         append_matrix(adapter, spec, planned.layer, planned.module, planned.rank);
@@ -199,8 +202,10 @@ Result<std::vector<PeftJob>> plan_jobs(const std::vector<PlannedModule>& plan, P
          .a_type = *pair.a->dtype,
          .b_type = *pair.b->dtype,
          .scale = static_cast<float>(planned.scale),
-         .in = pair.a->shape[1],
-         .out = module_out(spec, planned.layer, planned.module),
+         .in = in,
+         .out = output_of_module(spec, planned.layer, planned.module),
+         .spread_in = module_in(spec, planned.layer, planned.module),
+         .spread_out = module_out(spec, planned.layer, planned.module),
          .a_begin = pair.a->begin,
          .b_begin = pair.b->begin +
                     static_cast<std::uint64_t>(rows.first * planned.rank) * size_of(*pair.b->dtype),
@@ -328,17 +333,37 @@ Status PeftFolder::fill(const PeftJob& job, std::byte* bytes, PeftScratch& scrat
   const std::size_t element = size_of(dtype_);
   std::byte* const a = bytes + job.matrix.a_offset;
   std::byte* const b = bytes + job.matrix.b_offset;
-  std::byte* const a_end = a + static_cast<std::size_t>(job.matrix.rank * job.in) * element;
-  std::byte* const b_end = b + static_cast<std::size_t>(job.out * job.matrix.b_stride) * element;
-  TANDEM_TRY(fill_a(job, a, scratch));
+  std::byte* const a_end = a + static_cast<std::size_t>(job.matrix.rank * job.spread_in) * element;
+  std::byte* const b_end =
+      b + static_cast<std::size_t>(job.spread_out * job.matrix.b_stride) * element;
+  const auto fill_spread = [&](const ModuleSide& side, std::int64_t columns, std::int64_t rows,
+                               std::int64_t unit, std::byte* to, const auto& fill_stored) {
+    if (side.spread.empty()) return fill_stored(to);
+    const auto unit_bytes = static_cast<std::size_t>(unit) * element;
+    scratch.stored.resize(static_cast<std::size_t>(rows * side.stored) * unit_bytes);
+    TANDEM_TRY(fill_stored(scratch.stored.data()));
+    std::memset(to, 0, static_cast<std::size_t>(rows * columns) * unit_bytes);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (const SpreadRun& run : side.spread) {
+        std::memcpy(to + static_cast<std::size_t>(row * columns + run.to) * unit_bytes,
+                    scratch.stored.data() +
+                        static_cast<std::size_t>(row * side.stored + run.from) * unit_bytes,
+                    static_cast<std::size_t>(run.count) * unit_bytes);
+      }
+    }
+    return Status();
+  };
+  TANDEM_TRY(fill_spread(job.in, job.spread_in, job.matrix.rank, 1, a,
+                         [&](std::byte* to) { return fill_a(job, to, scratch); }));
   std::memset(a_end, 0, static_cast<std::size_t>(b - a_end));
-  TANDEM_TRY(fill_b(job, b, scratch));
+  TANDEM_TRY(fill_spread(job.out, job.spread_out, 1, job.matrix.b_stride, b,
+                         [&](std::byte* to) { return fill_b(job, to, scratch); }));
   std::memset(b_end, 0, static_cast<std::size_t>(bytes + job.end - b_end));
   return {};
 }
 
 Status PeftFolder::fill_a(const PeftJob& job, std::byte* target, PeftScratch& scratch) const {
-  const auto count = static_cast<std::size_t>(job.matrix.rank * job.in);
+  const auto count = static_cast<std::size_t>(job.matrix.rank * job.in.stored);
   const std::size_t from = size_of(job.a_type);
   if (job.a_type == dtype_) return with_path(weights_.read(job.a_begin, target, count * from));
   scratch.raw.resize(kBlock * from);
@@ -354,7 +379,7 @@ Status PeftFolder::fill_a(const PeftJob& job, std::byte* target, PeftScratch& sc
 // The scale is applied while the values are floats, so that they are rounded once. Values that need
 // no conversion are read directly into the target and changed only by a scale.
 Status PeftFolder::fill_b(const PeftJob& job, std::byte* target, PeftScratch& scratch) const {
-  const auto rows = static_cast<std::size_t>(job.out);
+  const auto rows = static_cast<std::size_t>(job.out.stored);
   const auto rank = static_cast<std::size_t>(job.matrix.rank);
   const auto stride = static_cast<std::size_t>(job.matrix.b_stride);
   const std::size_t from = size_of(job.b_type);
@@ -388,8 +413,8 @@ Status PeftFolder::fill_b(const PeftJob& job, std::byte* target, PeftScratch& sc
 
 Status PeftFolder::check_finite(const PeftJob& job, const std::byte* bytes,
                                 const ModelSpec& spec) const {
-  const auto a = static_cast<std::size_t>(job.matrix.rank * job.in);
-  const auto b = static_cast<std::size_t>(job.out * job.matrix.b_stride);
+  const auto a = static_cast<std::size_t>(job.matrix.rank * job.spread_in);
+  const auto b = static_cast<std::size_t>(job.spread_out * job.matrix.b_stride);
   for (const auto& [letter, begin, count] :
        {std::tuple('A', job.matrix.a_offset, a), std::tuple('B', job.matrix.b_offset, b)}) {
     if (all_finite(bytes + begin, count, dtype_)) continue;

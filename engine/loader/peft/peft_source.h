@@ -9,6 +9,7 @@
 #include "base/dtype.h"
 #include "base/file/file_identity.h"
 #include "engine/loader/adapter.h"
+#include "engine/model/spec/spread.h"
 
 namespace tandem {
 
@@ -24,8 +25,10 @@ struct PeftJob {
   DType a_type = DType::f32;  // in the file: A [rank, in] and B [out, rank], dense
   DType b_type = DType::f32;
   float scale = 1;
-  std::int64_t in = 0;
-  std::int64_t out = 0;
+  ModuleSide in;
+  ModuleSide out;
+  std::int64_t spread_in = 0;  // columns in the run
+  std::int64_t spread_out = 0;
   std::uint64_t a_begin = 0;  // byte range of the file
   std::uint64_t b_begin = 0;
   std::uint64_t end = 0;  // byte range of the run, padding included

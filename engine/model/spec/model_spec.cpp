@@ -13,9 +13,12 @@ LayerSpec in_the_shape_of(const LayerSpec& first, LayerSpec layer) {
   layer.attention.window = first.attention.window;
   layer.attention.kv_heads = first.attention.kv_heads;
   layer.attention.head_dim = first.attention.head_dim;
+  layer.attention.stored_heads = first.attention.stored_heads;
+  layer.attention.stored_kv_heads = first.attention.stored_kv_heads;
   layer.attention.keys_as_values = first.attention.keys_as_values;
   layer.attention.keys_of = first.attention.keys_of;
   layer.mlp.size = first.mlp.size;
+  layer.mlp.stored_size = first.mlp.stored_size;
   layer.input.makes_parts = first.input.makes_parts;
   return layer;
 }

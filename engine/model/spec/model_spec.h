@@ -135,9 +135,20 @@ struct AttentionSpec {
   // same heads and window. kOwnKeys: its own.
   std::size_t keys_of = kOwnKeys;
 
+  // Of the checkpoint, if the model is spread over devices (spread.h); 0: as above.
+  std::int64_t stored_heads = 0;
+  std::int64_t stored_kv_heads = 0;
+
   bool has_keys() const { return keys_of == kOwnKeys; }
   std::int64_t q_size() const { return heads * head_dim; }
   std::int64_t kv_size() const { return has_keys() ? kv_heads * head_dim : 0; }  // of its own
+  std::int64_t stored_q_size() const {
+    return (stored_heads == 0 ? heads : stored_heads) * head_dim;
+  }
+  std::int64_t stored_kv_size() const {
+    if (!has_keys()) return 0;
+    return (stored_kv_heads == 0 ? kv_heads : stored_kv_heads) * head_dim;
+  }
   friend bool operator==(const AttentionSpec&, const AttentionSpec&) = default;
 };
 
@@ -145,7 +156,10 @@ struct AttentionSpec {
 struct MlpSpec {
   std::int64_t size = 0;  // rows of gate and of up
   Activation activation = Activation::silu;
-  bool bias = false;  // of gate, up and down
+  bool bias = false;             // of gate, up and down
+  std::int64_t stored_size = 0;  // of the checkpoint, if the model is spread; 0: as above
+
+  std::int64_t stored() const { return stored_size == 0 ? size : stored_size; }
   friend bool operator==(const MlpSpec&, const MlpSpec&) = default;
 };
 

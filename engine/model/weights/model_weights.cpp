@@ -19,15 +19,19 @@
 namespace tandem {
 namespace {
 
-// Reads elements [begin, begin + count) of the piece. If the piece has only some of the tensor's
-// columns, they must be whole rows of it: a few rows at a time are read with all columns, and the
-// other columns are dropped, as files are read in contiguous runs.
+// Reads elements [begin, begin + count) of the piece. If the piece does not have the tensor's
+// columns as they are, the elements must be whole rows of it: a few rows at a time are read with
+// all columns, as files are read in contiguous runs, and then cut and spread.
 Status read_piece(const WeightSource& source, const WeightPiece& piece, std::size_t begin,
                   std::size_t count, std::byte* target) {
   const auto all_cols = static_cast<std::size_t>(piece.all_cols());
   const auto cols = static_cast<std::size_t>(piece.cols());
   const DType dtype = piece.target.dtype;
   const std::size_t first = static_cast<std::size_t>(piece.first_row) * all_cols;
+  if (piece.name.empty()) {
+    std::memset(target, 0, count * size_of(dtype));
+    return {};
+  }
   if (piece.has_whole_rows()) {
     TANDEM_TRY(source.read_part(piece.name, piece.shape, dtype, first + begin, count, target));
     if (piece.added != 0) {
@@ -47,8 +51,13 @@ Status read_piece(const WeightSource& source, const WeightPiece& piece, std::siz
     TANDEM_TRY(source.read_part(piece.name, piece.shape, dtype, first + row * all_cols,
                                 rows * all_cols, block.data()));
     for (std::size_t r = 0; r < rows; ++r) {
-      const std::size_t from = r * all_cols + static_cast<std::size_t>(piece.first_col);
-      std::memcpy(target, block.data() + from * size_of(dtype), cols * size_of(dtype));
+      std::memset(target, 0, cols * size_of(dtype));
+      for (const SpreadRun& run : piece.columns) {
+        const std::size_t from = r * all_cols + static_cast<std::size_t>(run.from);
+        std::memcpy(target + static_cast<std::size_t>(run.to) * size_of(dtype),
+                    block.data() + from * size_of(dtype),
+                    static_cast<std::size_t>(run.count) * size_of(dtype));
+      }
       target += cols * size_of(dtype);
     }
   }
@@ -134,7 +143,7 @@ Status read_output_scales(const ModelSpec& spec, const WeightSource& source, Wei
 Status check_all_used(const WeightSource& source, const ModelSpec& spec) {
   std::set<std::string, std::less<>> used;
   for (WeightPiece& piece : lay_out_weights(spec, {}, DType::bf16, nullptr).pieces) {
-    used.insert(std::move(piece.name));
+    if (!piece.name.empty()) used.insert(std::move(piece.name));
   }
   return source.check_all_used(used);
 }

@@ -12,10 +12,24 @@ namespace {
 
 // Rows [first, first + rows) of a tensor of the checkpoint with `all` rows.
 struct Part {
-  std::string name;
+  std::string name;  // empty: rows of zeros
   std::int64_t rows;
   std::int64_t first = 0;
   std::int64_t all = 0;  // 0: the part is the whole tensor
+};
+
+std::int64_t rows_of(const std::vector<Part>& parts) {
+  std::int64_t rows = 0;
+  for (const Part& part : parts) rows += part.rows;
+  return rows;
+}
+
+// Rows of a projection in one shard: the shard's number of rows, and those of the checkpoint.
+struct Projection {
+  std::string_view name;
+  std::int64_t rows;
+  std::int64_t stored;
+  SpreadRuns spread;  // of all shards' rows
 };
 
 // Places tensors one after another. With a null base it only measures.
@@ -23,39 +37,36 @@ class Layout {
  public:
   Layout(std::byte* base, DType dtype) : cutter_(base), dtype_(dtype) {}
 
-  // A matrix made of parts of the checkpoint, stacked along the first dimension: columns
-  // [first_col, first_col + cols) of `all_cols`.
-  TensorView matrix(const std::vector<Part>& parts, std::int64_t cols, std::int64_t first_col = 0,
-                    std::int64_t all_cols = 0) {
-    std::int64_t rows = 0;
-    for (const Part& part : parts) rows += part.rows;
-    const TensorView whole = cutter_.take(dtype_, rows, cols);
+  // A matrix made of parts of the checkpoint, stacked along the first dimension. `columns` of its
+  // `all_cols` become the `cols` of the matrix; empty: they are the same.
+  TensorView matrix(const std::vector<Part>& parts, std::int64_t cols,
+                    const SpreadRuns& columns = {}, std::int64_t all_cols = 0) {
+    const TensorView whole = cutter_.take(dtype_, rows_of(parts), cols);
     std::int64_t row = 0;
     for (const Part& part : parts) {
       pieces_.push_back({part.name,
-                         {part.all > 0 ? part.all : part.rows, all_cols > 0 ? all_cols : cols},
+                         {part.all > 0 ? part.all : part.rows, columns.empty() ? cols : all_cols},
                          part.first,
-                         first_col,
-                         whole.slice_rows(row, part.rows)});
+                         whole.slice_rows(row, part.rows),
+                         columns});
       row += part.rows;
     }
     return whole;
   }
   TensorView norm(std::string name, std::int64_t size, bool adds_one) {
     const TensorView whole(cutter_.take(DType::f32, size), DType::f32, {size});
-    pieces_.push_back({std::move(name), {size}, 0, 0, whole, adds_one ? 1.0F : 0.0F});
+    pieces_.push_back({std::move(name), {size}, 0, whole, {}, adds_one ? 1.0F : 0.0F});
     return whole;
   }
-  TensorView bias(const std::vector<Part>& parts) {
-    std::int64_t size = 0;
-    for (const Part& part : parts) size += part.rows;
-    const TensorView whole(cutter_.take(dtype_, size), dtype_, {size});
+  TensorView bias(const std::vector<Part>& parts) { return vector(parts, dtype_); }
+  TensorView vector(const std::vector<Part>& parts, DType dtype) {
+    const std::int64_t size = rows_of(parts);
+    const TensorView whole(cutter_.take(dtype, size), dtype, {size});
     std::int64_t at = 0;
     for (const Part& part : parts) {
       pieces_.push_back({part.name,
                          {part.all > 0 ? part.all : part.rows},
                          part.first,
-                         0,
                          whole.slice_cols(at, part.rows)});
       at += part.rows;
     }
@@ -80,7 +91,7 @@ class LayerLayout {
         prefix_(std::string(spec.names.root) + fmt::format(fmt::runtime(spec.names.layer), index)),
         norm_adds_one_(spec.norm_adds_one) {}
 
-  using Projections = std::vector<std::pair<std::string_view, std::int64_t>>;
+  using Projections = std::vector<Projection>;
 
   TensorView norm(std::string_view name, std::int64_t size) {
     return layout_.norm(weight(name), size, norm_adds_one_);
@@ -92,16 +103,18 @@ class LayerLayout {
   TensorView biases(const Projections& projections) {
     return layout_.bias(shares(projections, ".bias"));
   }
-  // This rank's part of a vector with an f32 for each head, all of which is loaded. Its name has no
-  // suffix.
-  TensorView of_heads(std::string_view name, std::int64_t heads) {
-    const TensorView all =
-        layout_.norm(prefix_ + std::string(name), shard_.size * heads, /*adds_one=*/false);
-    return all.slice_cols(shard_.rank * heads, heads);
+  // This rank's part of a vector with an f32 for each head. Its name has no suffix.
+  TensorView of_heads(const Projection& heads) {
+    return layout_.vector(shares({heads}, ""), DType::f32);
   }
-  // This rank's columns of a projection whose results the ranks add up. `in`: the rank's.
-  TensorView rows(std::string_view name, std::int64_t out, std::int64_t in) {
-    return layout_.matrix({{weight(name), out}}, in, shard_.rank * in, shard_.size * in);
+  // This rank's columns of a projection whose results the ranks add up. `in`: its columns, as a
+  // projection has rows.
+  TensorView rows(std::string_view name, std::int64_t out, const Projection& in) {
+    if (in.spread.empty() && shard_.is_whole()) return whole(name, out, in.rows);
+    SpreadRuns columns = cut_spread(spread_of(in), shard_.rank * in.rows, in.rows);
+    // A shard of zeros alone reads a column, which falls outside.
+    if (columns.empty()) columns = {{0, 0, 0}};
+    return layout_.matrix({{weight(name), out}}, in.rows, columns, in.stored);
   }
   // All of a projection that every shard computes.
   TensorView whole(std::string_view name, std::int64_t out, std::int64_t in) {
@@ -115,19 +128,32 @@ class LayerLayout {
   std::string weight(std::string_view name) const {
     return fmt::format("{}{}.weight", prefix_, name);
   }
+  // All shards' rows of a projection.
+  SpreadRuns spread_of(const Projection& projection) const {
+    if (!projection.spread.empty()) return projection.spread;
+    return {{0, 0, shard_.size * projection.rows}};
+  }
   // Projections of one name are stacked in one tensor.
   std::vector<Part> shares(const Projections& projections, std::string_view suffix) const {
     std::vector<Part> parts;
-    for (const auto& [name, rows] : projections) {
+    for (std::size_t p = 0; p < projections.size(); ++p) {
+      const Projection& projection = projections[p];
       std::int64_t before = 0;
       std::int64_t all = 0;
       for (std::size_t i = 0; i < projections.size(); ++i) {
-        if (projections[i].first != name) continue;
-        if (i < parts.size()) before += shard_.size * projections[i].second;
-        all += shard_.size * projections[i].second;
+        if (projections[i].name != projection.name) continue;
+        if (i < p) before += projections[i].stored;
+        all += projections[i].stored;
       }
-      parts.push_back(
-          {fmt::format("{}{}{}", prefix_, name, suffix), rows, before + shard_.rank * rows, all});
+      const std::string name = fmt::format("{}{}{}", prefix_, projection.name, suffix);
+      std::int64_t row = 0;
+      for (const SpreadRun& run :
+           cut_spread(spread_of(projection), shard_.rank * projection.rows, projection.rows)) {
+        if (run.to > row) parts.push_back({"", run.to - row});
+        parts.push_back({name, run.count, before + run.from, all});
+        row = run.to + run.count;
+      }
+      if (row < projection.rows) parts.push_back({"", projection.rows - row});
     }
     return parts;
   }
@@ -145,12 +171,22 @@ LayerWeights lay_out_layer(Layout& layout, const ModelSpec& spec, const LayerSpe
   const std::int64_t hidden = spec.hidden_size;
   const std::int64_t q = attention.q_size();
   const std::int64_t kv = attention.kv_size();
+  const LayerSpec& whole = spec.layer(index);
+  const auto queries = [&](std::string_view name) {
+    return Projection{name, q, whole.attention.stored_q_size(), spread_of_queries(whole.attention)};
+  };
+  const auto keys = [&](std::string_view name) {
+    return Projection{name, kv, whole.attention.stored_kv_size(), spread_of_keys(whole.attention)};
+  };
+  const auto of_mlp = [&](std::string_view name) {
+    return Projection{name, shape.mlp.size, whole.mlp.stored(), spread_of_mlp(whole.mlp)};
+  };
   LayerLayout layer(layout, spec, shard, index);
   LayerWeights w;
   const bool norms_inputs = shape.norms != NormPlace::behind;
   const bool norms_sums = shape.norms != NormPlace::before;
   if (norms_inputs) w.attention_norm = layer.norm(names.attention_norm, hidden);
-  LayerLayout::Projections qkv = {{names.q, q}, {names.k, kv}, {names.v, kv}};
+  LayerLayout::Projections qkv = {queries(names.q), keys(names.k), keys(names.v)};
   if (attention.keys_as_values) qkv.pop_back();
   if (!attention.has_keys()) qkv.resize(1);
   w.qkv = layer.columns(qkv, hidden);
@@ -162,16 +198,19 @@ LayerWeights lay_out_layer(Layout& layout, const ModelSpec& spec, const LayerSpe
       w.k_norm = layer.norm(names.k_norm, by_head ? attention.head_dim : kv);
     }
   }
-  if (attention.sinks) w.sinks = layer.of_heads(names.sinks, attention.heads);
-  w.o = layer.rows(names.o, hidden, q);
+  if (attention.sinks) {
+    const std::int64_t stored = whole.attention.stored_q_size() / whole.attention.head_dim;
+    w.sinks =
+        layer.of_heads({names.sinks, attention.heads, stored, spread_of_heads(whole.attention)});
+  }
+  w.o = layer.rows(names.o, hidden, queries(names.o));
   if (attention.o_bias && shard.rank == 0) w.o_bias = layer.whole_bias(names.o, hidden);
   if (norms_sums) w.attention_out_norm = layer.norm(names.attention_out_norm, hidden);
   if (norms_inputs && !shape.parallel) w.mlp_norm = layer.norm(names.mlp_norm, hidden);
-  const LayerLayout::Projections gate_up = {{names.gate, shape.mlp.size},
-                                            {names.up, shape.mlp.size}};
+  const LayerLayout::Projections gate_up = {of_mlp(names.gate), of_mlp(names.up)};
   w.gate_up = layer.columns(gate_up, hidden);
   if (shape.mlp.bias) w.gate_up_bias = layer.biases(gate_up);
-  w.down = layer.rows(names.down, hidden, shape.mlp.size);
+  w.down = layer.rows(names.down, hidden, of_mlp(names.down));
   if (shape.mlp.bias && shard.rank == 0) w.down_bias = layer.whole_bias(names.down, hidden);
   if (norms_sums) w.mlp_out_norm = layer.norm(names.mlp_out_norm, hidden);
   if (shape.input.size == 0) return w;

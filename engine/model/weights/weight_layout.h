@@ -10,6 +10,7 @@
 #include "base/tensor.h"
 #include "engine/loader/shard.h"
 #include "engine/model/spec/model_spec.h"
+#include "engine/model/spec/spread.h"
 #include "gpu/weight.h"
 
 namespace tandem {
@@ -42,16 +43,16 @@ struct LayerWeights {
 
 // A tensor of the checkpoint, or a block of it, and its place in device memory.
 struct WeightPiece {
-  std::string name;
+  std::string name;                 // empty: the target is zero
   std::vector<std::int64_t> shape;  // of the whole tensor
   std::int64_t first_row = 0;
-  std::int64_t first_col = 0;
-  TensorView target;  // dense
-  float added = 0;    // to each element, after it was converted to target's dtype
+  TensorView target;        // dense
+  SpreadRuns columns = {};  // of the rows; empty: all of them, as they are
+  float added = 0;          // to each element, after it was converted to target's dtype
 
   std::int64_t all_cols() const { return shape.size() == 2 ? shape[1] : 1; }
   std::int64_t cols() const { return target.rank == 2 ? target.cols() : 1; }
-  bool has_whole_rows() const { return cols() == all_cols(); }
+  bool has_whole_rows() const { return columns.empty(); }
 };
 
 // The weights that make the inputs by layer of all L layers, P wide each.

@@ -13,6 +13,7 @@
 
 #include "engine/loader/shard.h"
 #include "engine/model/families/registry.h"
+#include "engine/model/spec/spread.h"
 #include "tests/support/golden.h"
 #include "tests/support/golden_request.h"
 #include "tests/support/test_engine.h"
@@ -105,7 +106,7 @@ TEST_P(FamilyShards, AgreeWithTransformers) {
 std::vector<GoldenModel> shared_models() {
   std::vector<GoldenModel> models = family_models();
   std::erase_if(models, [](const GoldenModel& model) {
-    return !check_shards(load_model_spec(model.dir).value(), 2).ok();
+    return !check_shards(spread_over(load_model_spec(model.dir).value(), 2), 2).ok();
   });
   return models;
 }
