@@ -103,10 +103,10 @@ Status QuantisedModules::read_part(std::string_view name, std::span<const std::i
   begin = std::min(begin, elements);
   const std::size_t end = begin + std::min(count, elements - begin);
   if (begin == end) return {};
-  for (const auto& [file, info] : opened.places) {
-    const std::span<const std::byte> bytes = file->bytes(*info);
+  for (const CheckpointPlace& place : opened.places) {
+    const std::span<const std::byte> bytes = place.file->bytes(*place.info);
     parallel_chunks(bytes.size(), kFetchBytes, [&](std::size_t from, std::size_t to) {
-      file->mapping().fetch(bytes.subspan(from, to - from));
+      place.file->mapping().fetch(bytes.subspan(from, to - from));
     });
   }
 
