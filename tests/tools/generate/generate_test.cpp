@@ -31,7 +31,7 @@ TEST(Generate, GivesTheSameTextOnDevicesThatShareTheModel) {
     const Finished done =
         run_tandem(generate({"-p", "Copyright (C)", "--max-tokens", "8", "--temperature", "0",
                              "--dtype", "float32", "--adapters", kAdapters, "--adapter", "license",
-                             "--tensor-parallel", devices, "--threads", "3", "--no-pin"}));
+                             "--tensor-parallel", devices, "--threads", "3"}));
     EXPECT_EQ(done.status, 0) << done.error;
     return done.output;
   };
