@@ -1,4 +1,4 @@
-// What a checkpoint's config.json says about the quantisation of its weights.
+// The quantisation of the weights of a checkpoint, as its config.json describes it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What differs between the layers of Gemma 4.
+// The fields in which the layers of Gemma 4 differ.
 #pragma once
 
 #include <vector>
