@@ -169,7 +169,7 @@ export class ColdPicture {
     const begun = Math.min(...[...link.values()].map(([from]) => from));
     if (begun > this.start.ordered_s && this.start.ordered_s >= 0) {
       const layer = [...link].find(([, [from]]) => from === begun)?.[0] ?? 0;
-      this.box('load', {class: 'load', y: this.y(layer) + 1 + this.upper / 2 - 0.5, height: 1},
+      this.box('load', {class: 'load queued', y: this.y(layer) + 1 + this.upper / 2 - 0.5, height: 1},
                this.start.ordered_s, Math.min(begun, this.to), 'ordered, waits for the link');
     }
     for (const [layer, [from, to]] of link) {

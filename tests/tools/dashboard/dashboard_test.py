@@ -35,7 +35,8 @@ def watch_cold_start(browser):
     said = browser.wait("document.querySelector('#cold-picture svg') && "
                         "document.getElementById('cold-caption').textContent")
     assert said.startswith(f"{NAME}, rank 16, "), said
-    browser.wait("document.querySelectorAll('#cold-picture svg .load').length === 8")  # its layers, as they come
+    # Its layers, as they come. A load that waited for the link has a thin line for the wait besides.
+    browser.wait("document.querySelectorAll('#cold-picture svg .load:not(.queued)').length === 8")
     browser.wait("document.querySelector(arguments[0]).textContent === 'device'",
                  page.ROW.format(NAME) + " .tier.device")
 
