@@ -1,5 +1,9 @@
 #include "gpu/check_args.h"
 
+#include <fmt/format.h>
+
+#include <string>
+
 #include "base/check.h"
 
 namespace tandem {
@@ -12,11 +16,26 @@ void same_shape(const TensorView& a, const TensorView& b) {
   TANDEM_CHECK(same, "{} and {}", to_string(a), to_string(b));
 }
 
+std::string to_string(const Weight& w) {
+  if (w.is_dense()) return tandem::to_string(w.data);
+  return fmt::format("[{}, {}] {} of {} bits", w.rows(), w.cols(), to_string(w.format()),
+                     w.form.bits);
+}
 void is_matrix(const TensorView& view) {
   TANDEM_CHECK(view.rank == 2, "{}", to_string(view));
 }
 void is_floating(const TensorView& view) {
   TANDEM_CHECK(view.dtype != DType::i32, "{}", to_string(view));
+}
+void is_weight(const Weight& w) {
+  if (w.is_dense()) {
+    is_matrix(w.data);
+    is_floating(w.data);
+    TANDEM_CHECK(w.data.is_dense(), "{}", to_string(w));
+    return;
+  }
+  TANDEM_CHECK(w.packed.low != nullptr && w.form.group > 0 && w.form.scales.is_used(), "{}",
+               to_string(w));
 }
 void is_norm_weight(const TensorView& weight, const TensorView& x) {
   TANDEM_CHECK(weight.rank == 1 && weight.dim[0] == x.cols() && weight.dtype == DType::f32,
@@ -37,10 +56,10 @@ void is_a_job(const HandoffJob& job) {
 }  // namespace
 
 void check_args(const EmbedArgs& args) {
-  is_matrix(args.table);
+  is_weight(args.table);
   is_matrix(args.out);
-  is_floating(args.table);
   is_floating(args.out);
+  TANDEM_CHECK(args.table.order == nullptr, "{} has an order", to_string(args.table));
   TANDEM_CHECK(args.table.cols() == args.out.cols(), "{} into {}", to_string(args.table),
                to_string(args.out));
   TANDEM_CHECK(args.scale == 1 || args.out.dtype == DType::f32, "{} scaled into {}",
@@ -75,14 +94,12 @@ void check_args(const AddNormArgs& args) {
 
 void check_args(const GemmArgs& args) {
   is_matrix(args.x);
-  TANDEM_CHECK(args.w.format == WeightFormat::dense, "weights of format '{}', loaded all the same",
-               to_string(args.w.format));
-  const TensorView& w = args.w.data;
-  is_matrix(w);
+  const Weight& w = args.w;
+  is_weight(w);
   is_matrix(args.y);
   is_floating(args.x);
   is_floating(args.y);
-  TANDEM_CHECK(w.is_dense() && w.dtype == args.x.dtype, "w {} for x {}", to_string(w),
+  TANDEM_CHECK(!w.is_dense() || w.data.dtype == args.x.dtype, "w {} for x {}", to_string(w),
                to_string(args.x));
   TANDEM_CHECK(
       w.cols() == args.x.cols() && args.y.rows() == args.x.rows() && args.y.cols() == w.rows(),

@@ -29,7 +29,7 @@ struct ResolveTokensArgs {
 // out[t] = scale * table[ids[t]]. `table` may be a shard of the vocabulary that begins at
 // `first_id`: tokens of other shards become zeros.
 struct EmbedArgs {
-  TensorView table;         // [rows, H], compute dtype; the rows of ids from first_id on
+  Weight table;             // [rows, H], without an order; the rows of ids from first_id on
   const std::int32_t* ids;  // [T], each in [0, vocab)
   TensorView out;           // [T, H], f32 or compute dtype
   std::int32_t first_id = 0;

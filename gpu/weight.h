@@ -2,35 +2,42 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
 #include "base/tensor.h"
+#include "gpu/weight_form.h"
 
 namespace tandem {
 
-// The encoding of a matrix's numbers. A new format is added here, in a checkpoint reader
-// (engine/model/weights) and in the devices that compute it (Device::weight_formats); other devices
-// load no model that has it.
-enum class WeightFormat : std::uint8_t {
-  dense,  // numbers of the compute dtype, contiguous
+// The arrays of a matrix that is not dense. Each has a row for each row of the matrix, as many
+// bytes wide as WeightForm says, without gaps; what the form does not use is null.
+struct PackedArrays {
+  // Codes in the order of places. Of two 4-bit codes in a byte the first is low, and of the high
+  // parts in a byte the first is lowest.
+  std::uint8_t* low = nullptr;
+  std::uint8_t* high = nullptr;
+  std::byte* scales = nullptr;  // ScaleForm's values
+  std::uint8_t* scale_codes = nullptr;
+  std::byte* offsets = nullptr;
+  std::uint8_t* offset_codes = nullptr;
+  std::uint8_t* zeros = nullptr;
 };
-constexpr std::string_view to_string(WeightFormat format) {
-  return format == WeightFormat::dense ? "dense" : "unknown";
-}
 
-// [out, in]. Views that a dense matrix does not use have rank 0.
+// [out, in]. Does not own.
 struct Weight {
   Weight() = default;
   Weight(const TensorView& dense) : data(dense) {}  // NOLINT: a plain matrix is a weight
 
-  WeightFormat format = WeightFormat::dense;
-  TensorView data;         // dense: [out, in], compute dtype, dense rows
-  TensorView scales;       // factors by which the numbers of a group are multiplied
-  TensorView offsets;      // subtracted from the numbers before that
-  std::int32_t group = 0;  // columns that share a scale; 0: no groups
+  TensorView data;  // dense: [out, in], compute dtype, dense rows; otherwise of rank 0
+  WeightForm form;
+  PackedArrays packed;
+  std::int64_t packed_rows = 0, packed_cols = 0;
+  const float* table = nullptr;         // [256] of ScaleForm::Codes::table, of scales
+  const std::int32_t* order = nullptr;  // [in], the column at each place; null: in order
 
-  std::int64_t rows() const { return data.rows(); }
-  std::int64_t cols() const { return data.cols(); }
+  WeightFormat format() const { return form.format; }
+  bool is_dense() const { return form.format == WeightFormat::dense; }
+  std::int64_t rows() const { return is_dense() ? data.rows() : packed_rows; }
+  std::int64_t cols() const { return is_dense() ? data.cols() : packed_cols; }
 };
 
 }  // namespace tandem

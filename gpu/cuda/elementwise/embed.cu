@@ -54,22 +54,24 @@ Status launch(const EmbedParams& p, std::int64_t rows, cudaStream_t stream) {
 
 Status launch_embed(const EmbedArgs& args, cudaStream_t stream) {
   if (args.out.num_elements() == 0) return {};
-  const EmbedParams p{args.table.data,   args.table.stride[0],
-                      args.table.rows(), args.ids,
-                      args.first_id,     args.vocab == 0 ? args.table.rows() : args.vocab,
-                      args.out.data,     args.out.stride[0],
-                      args.out.cols(),   args.scale};
-  const bool wide = rows_aligned(args.table) && rows_aligned(args.out) && p.width % kRowVector == 0;
-  return dispatch_dtype(args.table.dtype, [&](auto type) {
+  const TensorView& table = args.table.data;
+  TANDEM_CHECK(args.table.is_dense(), "an embedding of format '{}', loaded all the same",
+               to_string(args.table.format()));
+  const EmbedParams p{table.data,      table.stride[0],
+                      table.rows(),    args.ids,
+                      args.first_id,   args.vocab == 0 ? table.rows() : args.vocab,
+                      args.out.data,   args.out.stride[0],
+                      args.out.cols(), args.scale};
+  const bool wide = rows_aligned(table) && rows_aligned(args.out) && p.width % kRowVector == 0;
+  return dispatch_dtype(table.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     const auto with_out = [&](auto out_type) {
       using Y = typename decltype(out_type)::type;
       return wide ? launch<T, Y, kRowVector>(p, args.out.rows(), stream)
                   : launch<T, Y, 1>(p, args.out.rows(), stream);
     };
-    if (args.out.dtype == args.table.dtype) return with_out(type);
-    TANDEM_CHECK(args.out.dtype == DType::f32, "{} into {}", to_string(args.table),
-                 to_string(args.out));
+    if (args.out.dtype == table.dtype) return with_out(type);
+    TANDEM_CHECK(args.out.dtype == DType::f32, "{} into {}", to_string(table), to_string(args.out));
     return with_out(std::type_identity<float>{});
   });
 }

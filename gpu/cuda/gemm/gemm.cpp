@@ -10,6 +10,8 @@ namespace {
 
 // The types that our kernels and cuBLASLt combine, in addition to check_args().
 void check_types(const GemmArgs& args) {
+  TANDEM_CHECK(args.w.is_dense(), "weights of format '{}', loaded all the same",
+               to_string(args.w.format()));
   TANDEM_CHECK(args.y.dtype == args.x.dtype || args.y.dtype == DType::f32, "y {} for x {}",
                to_string(args.y), to_string(args.x));
   TANDEM_CHECK(args.bias.rank == 0 || args.bias.dtype == args.x.dtype, "bias {} for {}",

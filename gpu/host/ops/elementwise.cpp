@@ -32,8 +32,8 @@ void embed(OpContext& context, const EmbedArgs& args) {
                         static_cast<std::size_t>(width) * size_of(args.out.dtype));
             continue;
           }
-          convert(args.table.dtype, args.table.row_bytes(id), args.out.dtype, args.out.row_bytes(t),
-                  static_cast<std::size_t>(width));
+          convert(args.table.data.dtype, args.table.data.row_bytes(id), args.out.dtype,
+                  args.out.row_bytes(t), static_cast<std::size_t>(width));
           if (args.scale != 1) {
             scale_row(reinterpret_cast<float*>(args.out.row_bytes(t)), width, args.scale);
           }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "tests/gpu/reference/packed_twin.h"
 
 namespace tandem::reference {
 namespace {
@@ -86,10 +87,11 @@ void put(const TensorView& view, float value, std::int64_t i, std::int64_t j, st
 
 void embed(const EmbedArgs& args) {
   for (std::int64_t t = 0; t < args.out.rows(); ++t) {
+    const std::int64_t row = args.ids[t] - args.first_id;
+    const bool is_here = row >= 0 && row < args.table.rows();
+    const std::vector<float> values = is_here ? row_of(args.table, row) : std::vector<float>();
     for (std::int64_t i = 0; i < args.out.cols(); ++i) {
-      const std::int64_t row = args.ids[t] - args.first_id;
-      const bool is_here = row >= 0 && row < args.table.rows();
-      put(args.out, is_here ? at(args.table, row, i) * args.scale : 0.0F, t, i);
+      put(args.out, is_here ? values[static_cast<std::size_t>(i)] * args.scale : 0.0F, t, i);
     }
   }
 }
@@ -148,7 +150,7 @@ void gemm(const GemmArgs& args) {
   std::vector<std::vector<float>> x;
   for (std::int64_t t = 0; t < args.x.rows(); ++t) x.push_back(row_at(args.x, t));
   for (std::int64_t o = 0; o < args.w.rows(); ++o) {
-    const std::vector<float> w = row_at(args.w.data, o);
+    const std::vector<float> w = row_of(args.w, o);
     for (std::int64_t t = 0; t < args.x.rows(); ++t) {
       float sum = dot(x[static_cast<std::size_t>(t)], w);
       if (args.bias.rank > 0) sum += at(args.bias, o);
