@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "engine/loader/quantised/packed_form.h"
 #include "engine/model/spec/model_spec.h"
 
 namespace tandem {
@@ -33,6 +35,17 @@ class WeightSource {
   // `begin` is a multiple of 4.
   virtual Status read_part(std::string_view name, std::span<const std::int64_t> shape, DType dtype,
                            std::size_t begin, std::size_t count, void* target) const = 0;
+
+  // The form in which the matrix can stay packed. Nothing if it is not quantised, has no such form,
+  // or cannot be read, which reading it tells.
+  virtual std::optional<PackedForm> form_of(std::string_view /*name*/) const { return {}; }
+  // Writes rows [first, first + count) of a matrix that has a form to arrays in host memory, whose
+  // first row is row `first`. Fails as read() does.
+  virtual Status read_packed(std::string_view name, std::span<const std::int64_t> /*shape*/,
+                             std::int64_t /*first*/, std::int64_t /*count*/,
+                             const PackedArrays& /*target*/) const {
+    return invalid("'{}' is not packed", name);
+  }
 
   // Fails if the source has tensors that belong to the model and are not among `used`: ignoring
   // them would change the result. Safetensors may hold more than the model.

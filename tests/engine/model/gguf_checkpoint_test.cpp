@@ -44,7 +44,7 @@ bool same(const TensorView& a, const TensorView& b) {
 }
 
 void expect_same(const ModelWeights& a, const ModelWeights& b, std::int64_t layers) {
-  EXPECT_TRUE(same(a.embedding(), b.embedding()));
+  EXPECT_TRUE(same(a.embedding().data, b.embedding().data));
   EXPECT_TRUE(same(a.head().data, b.head().data));
   EXPECT_TRUE(same(a.final_norm(), b.final_norm()));
   for (std::int64_t i = 0; i < layers; ++i) {
@@ -52,17 +52,17 @@ void expect_same(const ModelWeights& a, const ModelWeights& b, std::int64_t laye
     const LayerWeights& x = a.layer(i);
     const LayerWeights& y = b.layer(i);
     EXPECT_TRUE(same(x.attention_norm, y.attention_norm));
-    EXPECT_TRUE(same(x.qkv.data, y.qkv.data));
+    EXPECT_TRUE(same(x.qkv.front().data, y.qkv.front().data));
     EXPECT_TRUE(same(x.qkv_bias, y.qkv_bias));
     EXPECT_TRUE(same(x.q_norm, y.q_norm));
     EXPECT_TRUE(same(x.k_norm, y.k_norm));
-    EXPECT_TRUE(same(x.o.data, y.o.data));
+    EXPECT_TRUE(same(x.o.front().data, y.o.front().data));
     EXPECT_TRUE(same(x.o_bias, y.o_bias));
     EXPECT_TRUE(same(x.attention_out_norm, y.attention_out_norm));
     EXPECT_TRUE(same(x.mlp_norm, y.mlp_norm));
-    EXPECT_TRUE(same(x.gate_up.data, y.gate_up.data));
+    EXPECT_TRUE(same(x.gate_up.front().data, y.gate_up.front().data));
     EXPECT_TRUE(same(x.gate_up_bias, y.gate_up_bias));
-    EXPECT_TRUE(same(x.down.data, y.down.data));
+    EXPECT_TRUE(same(x.down.front().data, y.down.front().data));
     EXPECT_TRUE(same(x.down_bias, y.down_bias));
     EXPECT_TRUE(same(x.mlp_out_norm, y.mlp_out_norm));
   }
