@@ -69,7 +69,8 @@ Result<PoolShape> choose_pool(const EngineSettings& settings, const ModelSpec& s
       static_cast<double>(gpu ? device.free_bytes()
                               : std::min(device.info().memory_bytes, available_memory()) /
                                     static_cast<std::size_t>(shard.size));
-  const auto weights = static_cast<double>(ModelWeights::bytes_needed(spec, shard, dtype, source, device));
+  const auto weights =
+      static_cast<double>(ModelWeights::bytes_needed(spec, shard, dtype, source, device));
   const auto work = static_cast<double>(Model::workspace_bytes(spec, shard, dtype, limits));
   const double left = memory - weights - work;
   const auto page_bytes = static_cast<double>(layout.page_bytes);
