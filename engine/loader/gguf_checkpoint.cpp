@@ -120,7 +120,8 @@ class GgufCheckpoint final : public WeightSource {
     return {};
   }
 
-  std::optional<PackedForm> form_of(std::string_view name) const override {
+  std::optional<PackedForm> form_of(
+      std::string_view name, std::span<const std::int64_t> /*shape*/) const override {
     const auto it = model_.tensors().find(name);
     if (it == model_.tensors().end() || it->second.tensor->shape.size() != 2) return {};
     const std::optional<WeightForm> form = gguf_form(*it->second.tensor->type);
@@ -130,7 +131,7 @@ class GgufCheckpoint final : public WeightSource {
   Status read_packed(std::string_view name, std::span<const std::int64_t> shape, std::int64_t first,
                      std::int64_t count, const PackedArrays& target) const override {
     TANDEM_ASSIGN(const Rows rows, rows_of(name, shape));
-    const WeightForm form = form_of(name)->form;
+    const WeightForm form = form_of(name, shape)->form;
     const std::int64_t cols = shape[1];
     const auto width = static_cast<std::size_t>(cols);
     const std::size_t chunk = std::max<std::size_t>(1, kChunkElements / width) * width;

@@ -13,6 +13,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "engine/loader/dummy_matrices.h"
 #include "engine/loader/quantised/packed_form.h"
 #include "engine/model/spec/model_spec.h"
 
@@ -38,7 +39,10 @@ class WeightSource {
 
   // The form in which the matrix can stay packed. Nothing if it is not quantised, has no such form,
   // or cannot be read, which reading it tells.
-  virtual std::optional<PackedForm> form_of(std::string_view /*name*/) const { return {}; }
+  virtual std::optional<PackedForm> form_of(std::string_view /*name*/,
+                                            std::span<const std::int64_t> /*shape*/) const {
+    return {};
+  }
   // Writes rows [first, first + count) of a matrix that has a form to arrays in host memory, whose
   // first row is row `first`. Fails as read() does.
   virtual Status read_packed(std::string_view name, std::span<const std::int64_t> /*shape*/,
@@ -66,6 +70,8 @@ Result<std::unique_ptr<WeightSource>> open_checkpoint(const std::filesystem::pat
 // Makes random weights of any shape. They depend on the seed and the name, not on the order of
 // reading. Matrices are uniform with the variance of usual initialisations, norms are near
 // `norm_weight`: 1, or 0 where one is added to it (ModelSpec::norm_adds_one).
-std::unique_ptr<WeightSource> make_dummy_weights(std::uint64_t seed, float norm_weight = 1);
+// Projections of layers are quantised in `format`, where groups divide their columns.
+std::unique_ptr<WeightSource> make_dummy_weights(std::uint64_t seed, float norm_weight = 1,
+                                                 DummyFormat format = DummyFormat::bf16);
 
 }  // namespace tandem

@@ -341,8 +341,12 @@ Result<ModelSpec> find_model_spec(const std::string& model) {
 Result<std::unique_ptr<WeightSource>> open_weights(const EngineSettings& settings,
                                                    const ModelSpec& spec) {
   if (settings.load_format == "dummy") {
-    return make_dummy_weights(static_cast<std::uint64_t>(settings.seed),
-                              spec.norm_adds_one ? 0 : 1);
+    return make_dummy_weights(static_cast<std::uint64_t>(settings.seed), spec.norm_adds_one ? 0 : 1,
+                              parse_dummy_format(settings.weights).value());
+  }
+  if (settings.weights != "bf16") {
+    return invalid("weights: '{}' is for dummy weights; a checkpoint's format is read from its files",
+                   settings.weights);
   }
   if (model_preset(settings.model) && !fs::is_directory(settings.model)) {
     return invalid(
@@ -438,7 +442,7 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
         .status();
   }));
   options.recording = {settings.record_steps,
-                       {settings.model, settings.load_format, settings.seed}};
+                       {settings.model, settings.load_format, settings.seed, settings.weights}};
   if (const std::uint64_t packed = weights->packed_bytes(); packed > 0) {
     const auto needed = static_cast<double>(
         ModelWeights::bytes_needed(setup->spec, {}, setup->dtype, *weights, device));

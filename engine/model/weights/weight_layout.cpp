@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -19,6 +20,8 @@ struct Part {
   std::int64_t rows;
   std::int64_t first = 0;
   std::int64_t all = 0;  // 0: the part is the whole tensor
+
+  std::int64_t stored_rows() const { return all > 0 ? all : rows; }
 };
 
 std::int64_t rows_of(const std::vector<Part>& parts) {
@@ -75,7 +78,7 @@ class Layout {
       std::int64_t row = 0;
       for (const Part& part : like) {
         pieces_.push_back({part.name,
-                           {part.all > 0 ? part.all : part.rows, columns.stored()},
+                           {part.stored_rows(), columns.stored()},
                            part.first,
                            rows_of(whole, row, part.rows),
                            columns.runs});
@@ -98,7 +101,7 @@ class Layout {
     std::int64_t at = 0;
     for (const Part& part : parts) {
       pieces_.push_back({part.name,
-                         {part.all > 0 ? part.all : part.rows},
+                         {part.stored_rows()},
                          part.first,
                          Weight(whole.slice_cols(at, part.rows))});
       at += part.rows;
@@ -114,7 +117,8 @@ class Layout {
   // Nothing if the part becomes dense: rows of zeros do, unless they join others.
   std::optional<PackedForm> form_of(const Part& part, const Columns& columns) const {
     if (part.name.empty() || !forms_) return std::nullopt;
-    std::optional<PackedForm> packed = forms_(part.name);
+    const std::array<std::int64_t, 2> shape = {part.stored_rows(), columns.stored()};
+    std::optional<PackedForm> packed = forms_(part.name, shape);
     if (!packed || (columns.runs.empty() && !columns.in_order)) return packed;
     const bool cuts = !columns.runs.empty();
     if (!packed->order.empty() ||

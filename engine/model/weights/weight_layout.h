@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,7 +70,8 @@ struct SharedPiece {
 
 // The form in which a tensor of the checkpoint stays packed; nothing: it is converted to a dense
 // one.
-using WeightForms = std::function<std::optional<PackedForm>(std::string_view name)>;
+using WeightForms = std::function<std::optional<PackedForm>(std::string_view name,
+                                                            std::span<const std::int64_t> shape)>;
 
 // The weights that make the inputs by layer of all L layers, P wide each.
 struct LayerInputWeights {
