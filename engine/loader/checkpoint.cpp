@@ -123,8 +123,8 @@ class Checkpoint final : public WeightSource {
     return {};
   }
 
-  std::optional<PackedForm> form_of(
-      std::string_view name, std::span<const std::int64_t> /*shape*/) const override {
+  std::optional<PackedForm> form_of(std::string_view name,
+                                    std::span<const std::int64_t> /*shape*/) const override {
     return quantised_.hold(name) ? quantised_.form_of(name) : std::nullopt;
   }
   Status read_packed(std::string_view name, std::span<const std::int64_t> shape, std::int64_t first,

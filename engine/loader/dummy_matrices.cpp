@@ -19,13 +19,12 @@ constexpr std::int64_t kNf4Group = 64;
 constexpr std::uint8_t kNoE4m3 = 0x7f;
 
 // Quantiles of the normal distribution, the largest 1 (Dettmers et al. 2023, QLoRA).
-constexpr std::array<float, 16> kNf4 = {-1.0F,      -0.6961928F, -0.5250731F, -0.3949175F,
-                                        -0.2844414F, -0.1847734F, -0.0910500F, 0.0F,
-                                        0.0795803F, 0.1609302F,  0.2461123F,  0.3379152F,
-                                        0.4407098F, 0.5626170F,  0.7229568F,  1.0F};
+constexpr std::array<float, 16> kNf4 = {
+    -1.0F,      -0.6961928F, -0.5250731F, -0.3949175F, -0.2844414F, -0.1847734F, -0.0910500F, 0.0F,
+    0.0795803F, 0.1609302F,  0.2461123F,  0.3379152F,  0.4407098F,  0.5626170F,  0.7229568F,  1.0F};
 
-std::vector<std::uint8_t> random_codes(std::uint64_t key, std::int64_t first_row,
-                                       std::int64_t rows, std::int64_t row_bytes) {
+std::vector<std::uint8_t> random_codes(std::uint64_t key, std::int64_t first_row, std::int64_t rows,
+                                       std::int64_t row_bytes) {
   std::vector<std::uint8_t> codes(as_index(rows * row_bytes));
   random_bytes(key, as_index(first_row * row_bytes), codes.size(), codes.data());
   return codes;

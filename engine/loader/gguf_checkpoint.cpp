@@ -120,8 +120,8 @@ class GgufCheckpoint final : public WeightSource {
     return {};
   }
 
-  std::optional<PackedForm> form_of(
-      std::string_view name, std::span<const std::int64_t> /*shape*/) const override {
+  std::optional<PackedForm> form_of(std::string_view name,
+                                    std::span<const std::int64_t> /*shape*/) const override {
     const auto it = model_.tensors().find(name);
     if (it == model_.tensors().end() || it->second.tensor->shape.size() != 2) return {};
     const std::optional<WeightForm> form = gguf_form(*it->second.tensor->type);

@@ -345,8 +345,9 @@ Result<std::unique_ptr<WeightSource>> open_weights(const EngineSettings& setting
                               parse_dummy_format(settings.weights).value());
   }
   if (settings.weights != "bf16") {
-    return invalid("weights: '{}' is for dummy weights; a checkpoint's format is read from its files",
-                   settings.weights);
+    return invalid(
+        "weights: '{}' is for dummy weights; a checkpoint's format is read from its files",
+        settings.weights);
   }
   if (model_preset(settings.model) && !fs::is_directory(settings.model)) {
     return invalid(

@@ -18,8 +18,8 @@ namespace {
 // Forms that the device computes. Other weights are converted.
 WeightForms forms_for(const WeightSource& source, const Device& device) {
   const std::span<const WeightFormat> computed = device.weight_formats();
-  return [&source, computed](std::string_view name, std::span<const std::int64_t> shape)
-             -> std::optional<PackedForm> {
+  return [&source, computed](std::string_view name,
+                             std::span<const std::int64_t> shape) -> std::optional<PackedForm> {
     std::optional<PackedForm> packed = source.form_of(name, shape);
     if (packed && std::ranges::find(computed, packed->form.format) == computed.end()) {
       packed.reset();

@@ -100,10 +100,8 @@ class Layout {
     const TensorView whole(cutter_.take(dtype, size), dtype, {size});
     std::int64_t at = 0;
     for (const Part& part : parts) {
-      pieces_.push_back({part.name,
-                         {part.stored_rows()},
-                         part.first,
-                         Weight(whole.slice_cols(at, part.rows))});
+      pieces_.push_back(
+          {part.name, {part.stored_rows()}, part.first, Weight(whole.slice_cols(at, part.rows))});
       at += part.rows;
     }
     return whole;

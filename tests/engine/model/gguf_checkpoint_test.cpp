@@ -149,8 +149,9 @@ TEST_P(GgufFamilies, HaveTheDequantisedWeightsOfBlocks) {
   EXPECT_EQ(plain->packed_bytes(), 0U);
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const ModelWeights kept = load(spec, *packed, {}, dtype);
-    EXPECT_FALSE(kept.layer(0).qkv.front().is_dense());
-    expect_same(kept, load(spec, *plain, {}, dtype), spec.num_layers(), dtype);
+    const ModelWeights converted = load(spec, *plain, {}, dtype);
+    EXPECT_LT(kept.bytes(), converted.bytes());
+    expect_same(kept, converted, spec.num_layers(), dtype);
   }
   if (!check_shards(spec_, 2).ok()) return;
   for (const std::int32_t rank : {0, 1}) {

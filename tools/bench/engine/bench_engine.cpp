@@ -239,13 +239,14 @@ Result<int> bench_engine(const EngineSettings& settings, const EngineBenchSettin
   TANDEM_ASSIGN(const DType dtype, choose_dtype(settings, spec, device->info().is_cuda));
   TANDEM_ASSIGN(const HostDeviceOptions host, choose_host_options(settings));
   BenchReport report("engine", command);
-  report.fact("model", fmt::format("{}, {}, dummy weights in {}", settings.model, to_string(dtype), settings.weights));
+  report.fact("model", fmt::format("{}, {}, dummy weights in {}", settings.model, to_string(dtype),
+                                   settings.weights));
   report.fact("threads", host.num_threads);
   report.fact("device", device->info().name);
 
   if (only.any("H")) {
-    TANDEM_TRY(measure_host_bars(*device, spec, dtype, parse_dummy_format(settings.weights).value(), host,
-                                 bench_settings, report));
+    TANDEM_TRY(measure_host_bars(*device, spec, dtype, parse_dummy_format(settings.weights).value(),
+                                 host, bench_settings, report));
   }
   if (only.any("S1")) TANDEM_TRY(time_constrained(settings, report));
   // Runs only if it is named, because it needs many more rounds than the others.
