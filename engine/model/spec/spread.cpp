@@ -54,9 +54,7 @@ ModelSpec spread_over(const ModelSpec& spec, std::int32_t num_devices) {
   ModelSpec spread = spec;
   if (num_devices == 1) return spread;
   for (LayerSpec& layer : spread.layers) {
-    if (layer.attention.qk_norm != QkNorm::all_heads) {
-      spread_attention(layer.attention, num_devices);
-    }
+    spread_attention(layer.attention, num_devices);
     const std::int64_t size = round_up(layer.mlp.size, kShardAlignment * num_devices);
     if (size == layer.mlp.size) continue;
     layer.mlp.stored_size = std::exchange(layer.mlp.size, size);
@@ -94,6 +92,15 @@ SpreadRuns spread_of_queries(const AttentionSpec& attention) {
 
 SpreadRuns spread_of_keys(const AttentionSpec& attention) {
   return times(spread_of_kv_heads(attention), attention.head_dim);
+}
+
+std::int64_t queries_of_all(const AttentionSpec& part, std::int64_t num_devices) {
+  return part.stored_heads == 0 ? num_devices * part.q_size() : part.stored_q_size();
+}
+
+std::int64_t keys_of_all(const AttentionSpec& part, std::int64_t num_devices) {
+  if (part.stored_kv_heads == 0) return num_devices * part.kv_size();
+  return num_devices * part.kv_heads / part.stored_kv_heads * part.stored_kv_size();
 }
 
 SpreadRuns spread_of_mlp(const MlpSpec& mlp) {
