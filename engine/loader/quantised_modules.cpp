@@ -103,15 +103,20 @@ Status QuantisedModules::read_part(std::string_view name, std::span<const std::i
   begin = std::min(begin, elements);
   const std::size_t end = begin + std::min(count, elements - begin);
   if (begin == end) return {};
+  const std::size_t first_row = begin / cols;
+  const std::size_t rows = (end + cols - 1) / cols - first_row;
+  const auto bytes_of_part = [&](const CheckpointPlace& place) {
+    return matrix.bytes_of_rows(place.file->bytes(*place.info),
+                                static_cast<std::int64_t>(first_row),
+                                static_cast<std::int64_t>(rows));
+  };
   for (const CheckpointPlace& place : opened.places) {
-    const std::span<const std::byte> bytes = place.file->bytes(*place.info);
+    const std::span<const std::byte> bytes = bytes_of_part(place);
     parallel_chunks(bytes.size(), kFetchBytes, [&](std::size_t from, std::size_t to) {
       place.file->mapping().fetch(bytes.subspan(from, to - from));
     });
   }
 
-  const std::size_t first_row = begin / cols;
-  const std::size_t rows = (end + cols - 1) / cols - first_row;
   const auto chunk = static_cast<std::size_t>(std::max(kTaskRows, kTaskElements / matrix.cols()));
   std::mutex mutex;
   Status first_failure;  // guarded by mutex
@@ -137,9 +142,10 @@ Status QuantisedModules::read_part(std::string_view name, std::span<const std::i
     return invalid("module '{}', quantised by {}: {}; {}", shown_text(module_of(name)),
                    scheme_->method(), first_failure.message(), kTakeAnother);
   }
-  // Parts share the mapped pages, so the last one releases them.
-  if (end < elements) return {};
-  for (const auto& [file, info] : opened.places) file->mapping().drop(file->bytes(*info));
+  // Another part that shares pages maps them again, which costs less than its translation.
+  for (const CheckpointPlace& place : opened.places) {
+    place.file->mapping().drop(bytes_of_part(place));
+  }
   return {};
 }
 

@@ -70,6 +70,8 @@ class TransposedWords : public PackedMatrix {
   const TransposedParts& parts() const { return p_; }
 
  private:
+  bool is_by_row() const override { return false; }
+
   TransposedParts p_;
 };
 
