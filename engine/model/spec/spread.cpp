@@ -1,6 +1,7 @@
 #include "engine/model/spec/spread.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace tandem {
@@ -116,6 +117,15 @@ SpreadRuns cut_spread(const SpreadRuns& spread, std::int64_t first, std::int64_t
     append(cut, {run.from + begin - run.to, begin - first, end - begin});
   }
   return cut;
+}
+
+void copy_spread(const SpreadRuns& spread, std::size_t element_bytes, const std::byte* from,
+                 std::byte* to) {
+  for (const SpreadRun& run : spread) {
+    std::memcpy(to + static_cast<std::size_t>(run.to) * element_bytes,
+                from + static_cast<std::size_t>(run.from) * element_bytes,
+                static_cast<std::size_t>(run.count) * element_bytes);
+  }
 }
 
 ModuleSide input_of_module(const ModelSpec& spec, std::int64_t layer, std::size_t module) {

@@ -51,6 +51,11 @@ SpreadRuns spread_of_mlp(const MlpSpec& mlp);
 // there.
 SpreadRuns cut_spread(const SpreadRuns& spread, std::int64_t first, std::int64_t count);
 
+// Copies the runs of one row, whose elements have `element_bytes`; what lies between them in `to`
+// stays.
+void copy_spread(const SpreadRuns& spread, std::size_t element_bytes, const std::byte* from,
+                 std::byte* to);
+
 // One side of a module's matrices in a layer.
 struct ModuleSide {
   std::int64_t stored = 0;  // columns in the checkpoint and in adapters' files
