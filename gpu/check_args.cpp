@@ -41,6 +41,12 @@ void is_norm_weight(const TensorView& weight, const TensorView& x) {
   TANDEM_CHECK(weight.rank == 1 && weight.dim[0] == x.cols() && weight.dtype == DType::f32,
                "weight {} for {}", to_string(weight), to_string(x));
 }
+void are_sums_of_rows(const TensorView& sums, const TensorView& x) {
+  is_matrix(x);
+  TANDEM_CHECK(
+      sums.rank == 2 && sums.rows() == x.rows() && sums.cols() == 1 && sums.dtype == DType::f32,
+      "sums {} of {}", to_string(sums), to_string(x));
+}
 
 void fits_cache(const TensorView& heads, const KvLayer& cache) {
   TANDEM_CHECK(heads.rank == 3, "{}", to_string(heads));
@@ -73,6 +79,15 @@ void check_args(const RmsNormArgs& args) {
   is_floating(args.out);
   if (args.weight.rank != 0) is_norm_weight(args.weight, args.x);
   TANDEM_CHECK(!args.centred || args.x.dtype == DType::f32, "{} centred", to_string(args.x));
+  if (args.squares.rank == 0) return;
+  are_sums_of_rows(args.squares, args.x);
+  TANDEM_CHECK(args.width > 0 && !args.centred, "{} as a part of {}", to_string(args.x),
+               args.width);
+}
+
+void check_args(const SumSquaresArgs& args) {
+  is_floating(args.x);
+  are_sums_of_rows(args.out, args.x);
 }
 
 void check_args(const AddNormArgs& args) {

@@ -9,6 +9,7 @@ namespace tandem {
 
 void check_args(const EmbedArgs& args);
 void check_args(const RmsNormArgs& args);
+void check_args(const SumSquaresArgs& args);
 void check_args(const AddNormArgs& args);
 void check_args(const GemmArgs& args);
 void check_args(const RotaryAnglesArgs& args);

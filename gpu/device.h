@@ -92,6 +92,7 @@ class Operations {
   virtual void resolve_tokens(const ResolveTokensArgs& args) = 0;
   virtual void embed(const EmbedArgs& args) = 0;
   virtual void rms_norm(const RmsNormArgs& args) = 0;
+  virtual void sum_squares(const SumSquaresArgs& args) = 0;
   virtual void add_norm(const AddNormArgs& args) = 0;
   virtual void gemm(const GemmArgs& args) = 0;
   virtual void rotary_angles(const RotaryAnglesArgs& args) = 0;

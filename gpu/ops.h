@@ -47,6 +47,16 @@ struct RmsNormArgs {
   float eps;
   TensorView out;        // as x, f32 or compute dtype
   bool centred = false;  // x[r] - mean(x[r]) in place of x[r], which is f32 then (LayerNorm)
+  // If `x` is [T, n] and a part of rows whose other parts are on other ranks: the whole rows' sums
+  // of squares, and the number of elements that the mean is over. Not with `centred`.
+  TensorView squares = {};  // [T, 1], f32; rank 0: x has whole rows
+  std::int64_t width = 0;
+};
+
+// out[t] = sum of x[t]^2, in float.
+struct SumSquaresArgs {
+  TensorView x;    // [T, n], f32 or compute dtype, row stride free
+  TensorView out;  // [T, 1], f32, row stride free
 };
 
 // The end of a block whose sum has a norm of its own, or whose input has none (Gemma, OLMo 2):

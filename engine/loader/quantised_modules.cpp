@@ -102,8 +102,11 @@ template <typename Use>
 Status QuantisedModules::read_rows(std::string_view name, const Opened& opened, std::int64_t first,
                                    std::int64_t count, const Use& use) const {
   const PackedMatrix& matrix = *opened.matrix;
+  const auto bytes_of_part = [&](const CheckpointPlace& place) {
+    return matrix.bytes_of_rows(place.file->bytes(*place.info), first, count);
+  };
   for (const CheckpointPlace& place : opened.places) {
-    const std::span<const std::byte> bytes = place.file->bytes(*place.info);
+    const std::span<const std::byte> bytes = bytes_of_part(place);
     parallel_chunks(bytes.size(), kFetchBytes, [&](std::size_t from, std::size_t to) {
       place.file->mapping().fetch(bytes.subspan(from, to - from));
     });
@@ -122,9 +125,10 @@ Status QuantisedModules::read_rows(std::string_view name, const Opened& opened, 
     return invalid("module '{}', quantised by {}: {}; {}", shown_text(module_of(name)),
                    scheme_->method(), first_failure.message(), kTakeAnother);
   }
-  // Parts share the mapped pages, so the last one releases them.
-  if (first + count < matrix.rows()) return {};
-  for (const auto& [file, info] : opened.places) file->mapping().drop(file->bytes(*info));
+  // Another part that shares pages maps them again, which costs less than its translation.
+  for (const CheckpointPlace& place : opened.places) {
+    place.file->mapping().drop(bytes_of_part(place));
+  }
   return {};
 }
 

@@ -24,11 +24,6 @@ Status check_shards(const ModelSpec& spec, std::int32_t size) {
     TANDEM_TRY(divides("attention heads", layer.attention.heads));
     TANDEM_TRY(divides("KV heads", layer.attention.kv_heads));
     TANDEM_TRY(divides("columns of the MLP", layer.mlp.size));
-    if (layer.attention.qk_norm == QkNorm::all_heads) {
-      return invalid(
-          "tensor_parallel: the model norms the queries of all heads together, which Tandem "
-          "computes on one device alone");
-    }
     for (const std::int64_t columns : {layer.attention.q_size() / size, layer.mlp.size / size}) {
       if (columns % kShardAlignment == 0) continue;
       return invalid(

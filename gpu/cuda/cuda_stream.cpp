@@ -265,6 +265,10 @@ void CudaStream::rms_norm(const RmsNormArgs& args) {
   check_args(args);
   enqueue("rms_norm", [&] { return launch_rms_norm(args, handle_); });
 }
+void CudaStream::sum_squares(const SumSquaresArgs& args) {
+  check_args(args);
+  enqueue("sum_squares", [&] { return launch_sum_squares(args, handle_); });
+}
 void CudaStream::add_norm(const AddNormArgs& args) {
   check_args(args);
   enqueue("add_norm", [&] { return launch_add_norm(args, handle_); });

@@ -57,6 +57,7 @@ class CudaStream final : public Stream {
   void resolve_tokens(const ResolveTokensArgs& args) override;
   void embed(const EmbedArgs& args) override;
   void rms_norm(const RmsNormArgs& args) override;
+  void sum_squares(const SumSquaresArgs& args) override;
   void add_norm(const AddNormArgs& args) override;
   void gemm(const GemmArgs& args) override;
   Status tune_gemm(std::span<const GemmArgs> like) override;

@@ -189,6 +189,9 @@ void HostStream::embed(const EmbedArgs& args) {
 void HostStream::rms_norm(const RmsNormArgs& args) {
   enqueue_args("rms_norm", host::rms_norm, args);
 }
+void HostStream::sum_squares(const SumSquaresArgs& args) {
+  enqueue_args("sum_squares", host::sum_squares, args);
+}
 void HostStream::add_norm(const AddNormArgs& args) {
   enqueue_args("add_norm", host::add_norm, args);
 }

@@ -51,6 +51,7 @@ class HostStream final : public Stream {
   void resolve_tokens(const ResolveTokensArgs& args) override;
   void embed(const EmbedArgs& args) override;
   void rms_norm(const RmsNormArgs& args) override;
+  void sum_squares(const SumSquaresArgs& args) override;
   void add_norm(const AddNormArgs& args) override;
   void gemm(const GemmArgs& args) override;
   void rotary_angles(const RotaryAnglesArgs& args) override;

@@ -54,6 +54,7 @@ class FailingStream final : public Stream {
   void resolve_tokens(const ResolveTokensArgs& args) override { inner_->resolve_tokens(args); }
   void embed(const EmbedArgs& args) override { inner_->embed(args); }
   void rms_norm(const RmsNormArgs& args) override { inner_->rms_norm(args); }
+  void sum_squares(const SumSquaresArgs& args) override { inner_->sum_squares(args); }
   void add_norm(const AddNormArgs& args) override { inner_->add_norm(args); }
   void gemm(const GemmArgs& args) override {
     if (faults_.gemms_left >= 0 && faults_.gemms_left-- == 0) {

@@ -181,6 +181,10 @@ class GatedStream final : public Stream {
     inner_->rms_norm(args);
     count();
   }
+  void sum_squares(const SumSquaresArgs& args) override {
+    inner_->sum_squares(args);
+    count();
+  }
   void add_norm(const AddNormArgs& args) override {
     inner_->add_norm(args);
     count();

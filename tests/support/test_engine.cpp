@@ -70,8 +70,9 @@ std::unique_ptr<TestEngine> TestEngine::load(const std::filesystem::path& dir, D
 }
 
 std::unique_ptr<TestEngine> TestEngine::dummy(const ModelSpec& config, DType dtype,
-                                              const EngineOptions& options) {
-  return assemble("data/demo-llama", config, *make_dummy_weights(7), dtype, options);
+                                              const EngineOptions& options, int num_devices) {
+  return assemble("data/demo-llama", spread_over(config, num_devices), *make_dummy_weights(7),
+                  dtype, options, num_devices);
 }
 
 std::vector<Collected> collect(Generation& generation) {

@@ -30,7 +30,7 @@ struct TestEngine {
                                           const EngineOptions& options, int num_devices = 1);
   // Makes an engine with random weights of any shape and the demo model's tokenizer.
   static std::unique_ptr<TestEngine> dummy(const ModelSpec& config, DType dtype,
-                                           const EngineOptions& options);
+                                           const EngineOptions& options, int num_devices = 1);
 };
 
 // The complete output of one continuation.

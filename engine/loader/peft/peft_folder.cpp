@@ -344,12 +344,9 @@ Status PeftFolder::fill(const PeftJob& job, std::byte* bytes, PeftScratch& scrat
     TANDEM_TRY(fill_stored(scratch.stored.data()));
     std::memset(to, 0, static_cast<std::size_t>(rows * columns) * unit_bytes);
     for (std::int64_t row = 0; row < rows; ++row) {
-      for (const SpreadRun& run : side.spread) {
-        std::memcpy(to + static_cast<std::size_t>(row * columns + run.to) * unit_bytes,
-                    scratch.stored.data() +
-                        static_cast<std::size_t>(row * side.stored + run.from) * unit_bytes,
-                    static_cast<std::size_t>(run.count) * unit_bytes);
-      }
+      copy_spread(side.spread, unit_bytes,
+                  scratch.stored.data() + static_cast<std::size_t>(row * side.stored) * unit_bytes,
+                  to + static_cast<std::size_t>(row * columns) * unit_bytes);
     }
     return Status();
   };

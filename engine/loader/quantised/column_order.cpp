@@ -1,13 +1,22 @@
 #include "engine/loader/quantised/column_order.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <optional>
 #include <utility>
 
 namespace tandem {
 
-Result<std::vector<std::int32_t>> column_order(std::string_view suffix,
-                                               const StoredTensor& groups_of, std::int64_t cols,
+Result<std::vector<std::int32_t>> column_order(const ModuleScheme& scheme,
+                                               const ModuleTensors& tensors,
+                                               std::string_view suffix, std::int64_t cols,
                                                std::int64_t group) {
+  if (!scheme.needs_order) {
+    const std::optional<StoredTensor> there = tensors.find(suffix);
+    const auto is_unset = [](std::byte each) { return each == std::byte{255}; };
+    if (!there || std::ranges::all_of(there->bytes, is_unset)) return std::vector<std::int32_t>();
+  }
+  TANDEM_ASSIGN(const StoredTensor groups_of, tensors.required(suffix, {"I32"}));
   TANDEM_TRY(check_shape(suffix, groups_of, {cols}));
   const std::int64_t groups = (cols + group - 1) / group;
   std::vector<std::int64_t> next(static_cast<std::size_t>(groups));  // free place of each group

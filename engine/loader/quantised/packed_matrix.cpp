@@ -2,6 +2,16 @@
 
 namespace tandem {
 
+std::span<const std::byte> PackedMatrix::bytes_of_rows(std::span<const std::byte> tensor,
+                                                       std::int64_t first,
+                                                       std::int64_t count) const {
+  const auto rows = static_cast<std::size_t>(rows_);
+  if (!is_by_row() || tensor.size() % rows != 0) return tensor;
+  const std::size_t row_bytes = tensor.size() / rows;
+  return tensor.subspan(static_cast<std::size_t>(first) * row_bytes,
+                        static_cast<std::size_t>(count) * row_bytes);
+}
+
 PackedResult open_packed(const ModuleScheme& scheme, const ModuleTensors& tensors) {
   switch (scheme.packing) {
     case Packing::words:

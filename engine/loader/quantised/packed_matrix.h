@@ -1,8 +1,10 @@
 // Readers of the formats in which checkpoints pack quantised matrices.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "base/status.h"
 #include "engine/loader/quantised/module_scheme.h"
@@ -22,10 +24,18 @@ class PackedMatrix {
   // of their scales is not finite.
   virtual Result<QuantisedMatrix> read(std::int64_t first, std::int64_t count) const = 0;
 
+  // The part of a tensor's bytes that read(first, count) looks at, or all of them. A hint for
+  // fetching and dropping pages: it may be a few bytes short at its ends.
+  std::span<const std::byte> bytes_of_rows(std::span<const std::byte> tensor, std::int64_t first,
+                                           std::int64_t count) const;
+
  protected:
   PackedMatrix(std::int64_t rows, std::int64_t cols) : rows_(rows), cols_(cols) {}
 
  private:
+  // True if large tensors hold the rows one after another.
+  virtual bool is_by_row() const { return true; }
+
   std::int64_t rows_, cols_;
 };
 

@@ -6,7 +6,6 @@
 //   weight_zero_point  I32 [ceil(out bits / 32), groups]: words along the output
 //   weight_shape       [2]: out, in
 //   weight_g_idx       I32 [in]: the group of each column; -1 throughout if they are in order
-#include <algorithm>
 #include <utility>
 
 #include "engine/loader/quantised/column_order.h"
@@ -95,11 +94,6 @@ Result<std::int64_t> columns(const ModuleTensors& tensors, const StoredTensor& w
   return at(1);
 }
 
-bool is_unset(const StoredTensor& groups_of) {
-  return std::ranges::all_of(groups_of.bytes,
-                             [](std::byte each) { return each == std::byte{255}; });
-}
-
 }  // namespace
 
 PackedResult open_words(const ModuleScheme& scheme, const ModuleTensors& tensors) {
@@ -121,14 +115,7 @@ PackedResult open_words(const ModuleScheme& scheme, const ModuleTensors& tensors
     TANDEM_TRY(
         check_shape(".weight_zero_point", *p.zeros, {(p.rows + in_word - 1) / in_word, groups}));
   }
-  const std::optional<StoredTensor> groups_of = tensors.find(".weight_g_idx");
-  if (!groups_of && scheme.needs_order) return invalid("'.weight_g_idx' is missing");
-  if (groups_of) {
-    TANDEM_TRY(tensors.required(".weight_g_idx", {"I32"}).status());
-    if (scheme.needs_order || !is_unset(*groups_of)) {
-      TANDEM_ASSIGN(p.order, column_order(".weight_g_idx", *groups_of, p.cols, p.group));
-    }
-  }
+  TANDEM_ASSIGN(p.order, column_order(scheme, tensors, ".weight_g_idx", p.cols, p.group));
   return std::unique_ptr<PackedMatrix>(std::make_unique<PackedWords>(std::move(p)));
 }
 

@@ -70,6 +70,8 @@ class TransposedWords : public PackedMatrix {
   const TransposedParts& parts() const { return p_; }
 
  private:
+  bool is_by_row() const override { return false; }
+
   TransposedParts p_;
 };
 
@@ -185,12 +187,7 @@ PackedResult open_gptq(const ModuleScheme& scheme, const ModuleTensors& tensors)
   p.rows = p.words.shape[1];
   p.cols = p.words.shape[0] * p.in_word();
   TANDEM_TRY(open_groups(scheme, tensors, p));
-  const std::optional<StoredTensor> groups_of = tensors.find(".g_idx");
-  if (!groups_of && scheme.needs_order) return invalid("'.g_idx' is missing");
-  if (groups_of) {
-    TANDEM_TRY(tensors.required(".g_idx", {"I32"}).status());
-    TANDEM_ASSIGN(p.order, column_order(".g_idx", *groups_of, p.cols, p.group));
-  }
+  TANDEM_ASSIGN(p.order, column_order(scheme, tensors, ".g_idx", p.cols, p.group));
   return std::unique_ptr<PackedMatrix>(std::make_unique<Gptq>(std::move(p)));
 }
 

@@ -4,8 +4,25 @@
 
 #include "engine/model/layers/adapted_linear.h"
 #include "engine/model/layers/residual.h"
+#include "engine/model/spec/spread.h"
 
 namespace tandem {
+namespace {
+
+// Lets the norms of this rank's queries and keys be those of the heads of all ranks.
+void add_up_squares(LayerStep& step, const AttentionSpec& spec, RmsNormArgs& q, RmsNormArgs& k) {
+  const TensorView& part = step.shared.squares;
+  const TensorView& sum = step.work.squares;
+  step.stream.sum_squares({q.x, part.slice_cols(0, 1)});
+  if (spec.has_keys()) step.stream.sum_squares({k.x, part.slice_cols(1, 1)});
+  step.stream.all_reduce({step.part.communicator, part, sum, false, {}, 0, {}});
+  q.squares = sum.slice_cols(0, 1);
+  q.width = queries_of_all(spec, step.part.shard.size);
+  k.squares = sum.slice_cols(1, 1);
+  k.width = keys_of_all(spec, step.part.shard.size);
+}
+
+}  // namespace
 
 void append_keys(LayerStep& step, const Layer& layer, const RotaryTable& rotary) {
   const AttentionSpec& spec = layer.spec.attention;
@@ -28,10 +45,11 @@ void append_keys(LayerStep& step, const Layer& layer, const RotaryTable& rotary)
     const bool by_head = spec.qk_norm == QkNorm::head;
     const TensorView& normed_q = by_head ? q_heads : q;
     const TensorView& normed_k = by_head ? k_heads : k;
-    step.stream.rms_norm({normed_q, w.q_norm, step.part.norm_eps(), normed_q});
-    if (spec.has_keys()) {
-      step.stream.rms_norm({normed_k, w.k_norm, step.part.norm_eps(), normed_k});
-    }
+    RmsNormArgs q_norm{normed_q, w.q_norm, step.part.norm_eps(), normed_q};
+    RmsNormArgs k_norm{normed_k, w.k_norm, step.part.norm_eps(), normed_k};
+    if (!by_head && !step.part.is_whole()) add_up_squares(step, spec, q_norm, k_norm);
+    step.stream.rms_norm(q_norm);
+    if (spec.has_keys()) step.stream.rms_norm(k_norm);
   }
   RopeAppendArgs args{q_heads,
                       spec.has_keys() ? k_heads : TensorView(),

@@ -13,6 +13,12 @@ std::int64_t width_of_share(const ModelLimits& limits, std::int32_t num_shares) 
   return std::int64_t{LoraModules::kMaxModules} * lora_share(limits.max_lora_rank, num_shares);
 }
 
+bool norms_all_heads(const ModelSpec& spec) {
+  return std::ranges::any_of(spec.layers, [](const LayerSpec& layer) {
+    return layer.attention.qk_norm == QkNorm::all_heads;
+  });
+}
+
 }  // namespace
 
 Workspace Workspace::cut(std::int64_t rows) const {
@@ -21,8 +27,8 @@ Workspace Workspace::cut(std::int64_t rows) const {
        {&part.residual, &part.x, &part.qkv, &part.attention, &part.gate_up, &part.activation}) {
     *view = view->slice_rows(0, rows);
   }
-  for (TensorView* view : {&part.sum, &part.angles, &part.embedded, &part.layer_inputs,
-                           &part.projected, &part.input_gate}) {
+  for (TensorView* view : {&part.sum, &part.angles, &part.squares, &part.embedded,
+                           &part.layer_inputs, &part.projected, &part.input_gate}) {
     if (view->rank != 0) *view = view->slice_rows(0, rows);
   }
   return part;
@@ -33,7 +39,9 @@ SharedSpace SharedSpace::cut(std::int64_t rows) const {
   for (TensorView* view : {&part.embedded, &part.attended, &part.fed}) {
     *view = view->slice_rows(0, rows);
   }
-  if (part.layer_inputs.rank != 0) part.layer_inputs = part.layer_inputs.slice_rows(0, rows);
+  for (TensorView* view : {&part.layer_inputs, &part.squares}) {
+    if (view->rank != 0) *view = view->slice_rows(0, rows);
+  }
   return part;
 }
 
@@ -79,6 +87,7 @@ Workspace lay_out_workspace(const ModelSpec& shape, Shard shard, DType dtype,
   work.sampled = cutter.take(DType::f32, limits.max_samples, shape.hidden_size);
   work.logits = cutter.take(DType::f32, limits.max_samples, shape.vocab_size);
   if (!shard.is_whole()) {
+    if (norms_all_heads(shape)) work.squares = cutter.take(DType::f32, rows, 2);
     work.v = cutter.take(DType::f32, limits.max_samples,
                          shard.size * width_of_share(limits, shard.size));
   }
@@ -96,6 +105,7 @@ SharedSpace lay_out_shared(const ModelSpec& whole, Shard shard, const ModelLimit
   if (const std::int64_t part = whole.layer_input_size(); part > 0) {
     shared.layer_inputs = cutter.take(DType::f32, limits.max_rows, whole.num_layers() * part);
   }
+  if (norms_all_heads(whole)) shared.squares = cutter.take(DType::f32, limits.max_rows, 2);
   shared.logits = cutter.take(DType::f32, limits.max_samples, vocab_of_shard(whole, shard).count);
   shared.share_of_v =
       cutter.take(DType::f32, limits.max_samples, width_of_share(limits, shard.size));

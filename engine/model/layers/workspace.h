@@ -37,8 +37,10 @@ struct Workspace {
   TensorView projected;   // [T, L P] f32
   TensorView input_gate;  // [T, P] f32
   TensorView angles;      // [T, 2, pairs] f32: of rotary embeddings that depend on lengths; rank 0
-  TensorView sampled;     // [S, H] f32: residual of the rows with logits
-  TensorView logits;      // [S, vocab] f32
+  // In shards with norms over all heads only: [T, 2] f32, the sums of squares of q and of k.
+  TensorView squares;
+  TensorView sampled;  // [S, H] f32: residual of the rows with logits
+  TensorView logits;   // [S, vocab] f32
   // In shards only: [S, ..] f32, the adapters' v from all ranks. A step's views of it, and of
   // `share_of_v` and `part_of_v`, are as wide as the step needs.
   TensorView v;
@@ -47,13 +49,14 @@ struct Workspace {
   Workspace cut(std::int64_t rows) const;
 };
 
-// Memory that other ranks read. Each view is used once in a step, so that none is overwritten while
-// another rank may still read it (AllReduceArgs).
+// Memory that other ranks read. Between two uses of a view, the ranks meet for another one, so that
+// none is overwritten while another rank may still read it (AllReduceArgs).
 struct SharedSpace {
   TensorView embedded;      // [T, H] f32
   TensorView attended;      // [T, H] f32: this rank's part of the sum of o
   TensorView fed;           // [T, H] f32: this rank's part of the sum of down
   TensorView layer_inputs;  // [T, L P] f32: this rank's rows of the table; rank 0: no such inputs
+  TensorView squares;       // [T, 2] f32: those of this rank's q and k; rank 0: not needed
   TensorView logits;        // [S, vocab of the shard] f32
   // For halved adapters (LoraHalves), [S, ..] f32: this rank's share of v at the projections that
   // need no sum over ranks, and its part of v at those that do.

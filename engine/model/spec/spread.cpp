@@ -1,6 +1,7 @@
 #include "engine/model/spec/spread.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace tandem {
@@ -54,9 +55,7 @@ ModelSpec spread_over(const ModelSpec& spec, std::int32_t num_devices) {
   ModelSpec spread = spec;
   if (num_devices == 1) return spread;
   for (LayerSpec& layer : spread.layers) {
-    if (layer.attention.qk_norm != QkNorm::all_heads) {
-      spread_attention(layer.attention, num_devices);
-    }
+    spread_attention(layer.attention, num_devices);
     const std::int64_t size = round_up(layer.mlp.size, kShardAlignment * num_devices);
     if (size == layer.mlp.size) continue;
     layer.mlp.stored_size = std::exchange(layer.mlp.size, size);
@@ -96,6 +95,15 @@ SpreadRuns spread_of_keys(const AttentionSpec& attention) {
   return times(spread_of_kv_heads(attention), attention.head_dim);
 }
 
+std::int64_t queries_of_all(const AttentionSpec& part, std::int64_t num_devices) {
+  return part.stored_heads == 0 ? num_devices * part.q_size() : part.stored_q_size();
+}
+
+std::int64_t keys_of_all(const AttentionSpec& part, std::int64_t num_devices) {
+  if (part.stored_kv_heads == 0) return num_devices * part.kv_size();
+  return num_devices * part.kv_heads / part.stored_kv_heads * part.stored_kv_size();
+}
+
 SpreadRuns spread_of_mlp(const MlpSpec& mlp) {
   if (mlp.stored_size == 0) return {};
   return {{0, 0, mlp.stored_size}};
@@ -109,6 +117,15 @@ SpreadRuns cut_spread(const SpreadRuns& spread, std::int64_t first, std::int64_t
     append(cut, {run.from + begin - run.to, begin - first, end - begin});
   }
   return cut;
+}
+
+void copy_spread(const SpreadRuns& spread, std::size_t element_bytes, const std::byte* from,
+                 std::byte* to) {
+  for (const SpreadRun& run : spread) {
+    std::memcpy(to + static_cast<std::size_t>(run.to) * element_bytes,
+                from + static_cast<std::size_t>(run.from) * element_bytes,
+                static_cast<std::size_t>(run.count) * element_bytes);
+  }
 }
 
 ModuleSide input_of_module(const ModelSpec& spec, std::int64_t layer, std::size_t module) {

@@ -32,8 +32,7 @@ using SpreadRuns = std::vector<SpreadRun>;
 // aligned for vector loads.
 constexpr std::int64_t kShardAlignment = 8;
 
-// Returns the model spread over `num_devices` devices; itself if it divides. Norms over all heads
-// together cannot be spread and stay as they are.
+// Returns the model spread over `num_devices` devices; itself if it divides.
 ModelSpec spread_over(const ModelSpec& spec, std::int32_t num_devices);
 
 // In heads, and in KV heads.
@@ -42,11 +41,20 @@ SpreadRuns spread_of_kv_heads(const AttentionSpec& attention);
 // In columns.
 SpreadRuns spread_of_queries(const AttentionSpec& attention);
 SpreadRuns spread_of_keys(const AttentionSpec& attention);
+// Columns of queries and of keys that all devices together have, zeros left out; keys of a KV head
+// with copies count once for each copy. `part`: the attention of one of the devices.
+std::int64_t queries_of_all(const AttentionSpec& part, std::int64_t num_devices);
+std::int64_t keys_of_all(const AttentionSpec& part, std::int64_t num_devices);
 SpreadRuns spread_of_mlp(const MlpSpec& mlp);
 
 // The runs that fall into [first, first + count) of the spread matrix, with `to` counted from
 // there.
 SpreadRuns cut_spread(const SpreadRuns& spread, std::int64_t first, std::int64_t count);
+
+// Copies the runs of one row, whose elements have `element_bytes`; what lies between them in `to`
+// stays.
+void copy_spread(const SpreadRuns& spread, std::size_t element_bytes, const std::byte* from,
+                 std::byte* to);
 
 // One side of a module's matrices in a layer.
 struct ModuleSide {

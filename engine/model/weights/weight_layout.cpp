@@ -106,6 +106,12 @@ class Layout {
     }
     return whole;
   }
+  TensorView norm(const std::vector<Part>& parts, bool adds_one) {
+    std::size_t piece = pieces_.size();
+    const TensorView whole = vector(parts, DType::f32);
+    for (; piece < pieces_.size(); ++piece) pieces_[piece].added = adds_one ? 1.0F : 0.0F;
+    return whole;
+  }
 
   std::size_t bytes() const { return cutter_.bytes(); }
   std::vector<WeightPiece> take_pieces() { return std::move(pieces_); }
@@ -175,6 +181,10 @@ class LayerLayout {
 
   TensorView norm(std::string_view name, std::int64_t size) {
     return layout_.norm(weight(name), size, norm_adds_one_);
+  }
+  // This rank's part of a norm of all heads together.
+  TensorView norm(const Projection& heads) {
+    return layout_.norm(shares({heads}, ".weight"), norm_adds_one_);
   }
   // This rank's rows of each of these projections, stacked. Their numbers of rows are the rank's.
   WeightStack columns(const Projections& projections, std::int64_t in) {
@@ -273,9 +283,11 @@ LayerWeights lay_out_layer(Layout& layout, const ModelSpec& spec, const LayerSpe
   if (attention.qkv_bias) w.qkv_bias = layer.biases(qkv);
   if (attention.qk_norm != QkNorm::none) {
     const bool by_head = attention.qk_norm == QkNorm::head;
-    w.q_norm = layer.norm(names.q_norm, by_head ? attention.head_dim : q);
+    w.q_norm =
+        by_head ? layer.norm(names.q_norm, attention.head_dim) : layer.norm(queries(names.q_norm));
     if (attention.has_keys()) {
-      w.k_norm = layer.norm(names.k_norm, by_head ? attention.head_dim : kv);
+      w.k_norm =
+          by_head ? layer.norm(names.k_norm, attention.head_dim) : layer.norm(keys(names.k_norm));
     }
   }
   if (attention.sinks) {

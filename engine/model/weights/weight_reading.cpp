@@ -49,12 +49,8 @@ Status read_dense(const WeightSource& source, const WeightPiece& piece, std::siz
                                 rows * all_cols, block.data()));
     for (std::size_t r = 0; r < rows; ++r) {
       std::memset(target, 0, cols * size_of(dtype));
-      for (const SpreadRun& run : piece.columns) {
-        const std::size_t from = r * all_cols + static_cast<std::size_t>(run.from);
-        std::memcpy(target + static_cast<std::size_t>(run.to) * size_of(dtype),
-                    block.data() + from * size_of(dtype),
-                    static_cast<std::size_t>(run.count) * size_of(dtype));
-      }
+      copy_spread(piece.columns, size_of(dtype), block.data() + r * all_cols * size_of(dtype),
+                  target);
       target += cols * size_of(dtype);
     }
   }

@@ -1,5 +1,5 @@
 // out[r] = x[r] / sqrt(mean(x[r]^2) + eps) * weight, over the last dimension; x[r] - mean(x[r]) in
-// place of x[r] if the norm is centred.
+// place of x[r] if the norm is centred. Of parts of rows, the sums of squares are given.
 //
 // Wide rows (hidden sizes): one block per row. The row stays in registers between sum and scaling;
 // the weights are loaded before earlier kernels have ended. Narrow rows (heads), odd sizes: a warp
@@ -30,6 +30,9 @@ struct NormParams {
   std::int32_t heads;
   std::int32_t width;
   float eps;
+  const float* squares;  // null: x has whole rows
+  std::int64_t squares_stride;
+  float mean_over;  // elements of a whole row
 };
 
 template <typename X, typename Y, int kItems, bool kCentred>
@@ -70,8 +73,8 @@ __global__ void rms_norm_block(NormParams p) {
       }
     }
   }
-  sum = block_sum(sum, sums);
-  const float factor = 1.0F / sqrtf(sum / static_cast<float>(p.width) + p.eps);
+  sum = p.squares == nullptr ? block_sum(sum, sums) : p.squares[row * p.squares_stride];
+  const float factor = 1.0F / sqrtf(sum / p.mean_over + p.eps);
 #pragma unroll
   for (int item = 0; item < kItems; ++item) {
     const int i = (item * blockDim.x + threadIdx.x) * V;
@@ -116,14 +119,18 @@ __global__ void rms_norm_lanes(NormParams p, int lanes) {
     mean = lanes_sum(mean, lanes) / static_cast<float>(p.width);
   }
   float sum = 0;
-  for (int i = first; i < end; i += lanes * V) {
-    float values[V];
-    load_row<V>(x + i, values);
+  if (p.squares == nullptr) {
+    for (int i = first; i < end; i += lanes * V) {
+      float values[V];
+      load_row<V>(x + i, values);
 #pragma unroll
-    for (int j = 0; j < V; ++j) sum += (values[j] - mean) * (values[j] - mean);
+      for (int j = 0; j < V; ++j) sum += (values[j] - mean) * (values[j] - mean);
+    }
+    sum = lanes_sum(sum, lanes);
+  } else if (row < p.rows) {
+    sum = p.squares[row * p.squares_stride];
   }
-  sum = lanes_sum(sum, lanes);
-  const float factor = 1.0F / sqrtf(sum / static_cast<float>(p.width) + p.eps);
+  const float factor = 1.0F / sqrtf(sum / p.mean_over + p.eps);
   for (int i = first; i < end; i += lanes * V) {
     float values[V];
     float weight[V];
@@ -176,7 +183,10 @@ Status launch_rms_norm(const RmsNormArgs& args, cudaStream_t stream) {
                      args.x.rows() * heads,
                      heads,
                      static_cast<std::int32_t>(args.x.cols()),
-                     args.eps};
+                     args.eps,
+                     static_cast<const float*>(args.squares.data),
+                     args.squares.stride[0],
+                     static_cast<float>(args.squares.rank == 0 ? args.x.cols() : args.width)};
   const bool wide = rows_aligned(args.x) && (args.weight.rank == 0 || rows_aligned(args.weight)) &&
                     rows_aligned(args.out) && p.width % kRowVector == 0;
   return dispatch_dtype(args.x.dtype, [&](auto x_type) {

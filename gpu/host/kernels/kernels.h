@@ -72,8 +72,12 @@ struct NormRow {
   DType out_dtype;
   void* out;  // may be x
   bool centred = false;
+  const float* squares = nullptr;  // the sum of x^2 of the whole row, if x is a part of one
+  std::int64_t width = 0;          // the elements of that row
 };
 void norm_row(const NormRow& row);
+// The sum of x[i]^2.
+float row_squares(DType dtype, const void* x, std::int64_t n);
 
 // residual[i] += sum[i] / sqrt(mean(sum^2) + eps) * weight[i]
 struct AddRow {

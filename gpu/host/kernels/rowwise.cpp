@@ -75,9 +75,9 @@ HWY_INLINE float mean_of(F32 d, const X* x, std::size_t n) {
   return sum_of(d, sum) / static_cast<float>(n);
 }
 
-// 1 / sqrt(mean((x - mean)^2) + eps)
+// The sum of (x - mean)^2.
 template <typename X>
-HWY_INLINE float norm_factor(F32 d, const X* x, std::size_t n, float eps, float mean = 0) {
+HWY_INLINE float squares_of(F32 d, const X* x, std::size_t n, float mean = 0) {
   VecF squares = hn::Zero(d);
   const VecF means = hn::Set(d, mean);
   for_each_vector(d, n, [&](std::size_t lanes, std::size_t i) {
@@ -87,7 +87,20 @@ HWY_INLINE float norm_factor(F32 d, const X* x, std::size_t n, float eps, float 
     const VecF v = hn::Sub(load_some(d, x + i, lanes), taken_off);
     squares = hn::MulAdd(v, v, squares);
   });
-  return 1.0F / std::sqrt(sum_of(d, squares) / static_cast<float>(n) + eps);
+  return sum_of(d, squares);
+}
+
+HWY_INLINE float norm_factor(float squares, std::int64_t width, float eps) {
+  return 1.0F / std::sqrt(squares / static_cast<float>(width) + eps);
+}
+
+float row_squares_simd(DType dtype, const void* x, std::int64_t n) {
+  float squares = 0;
+  with_type(dtype, [&](auto* type) {
+    squares = squares_of(F32(), static_cast<const Element<decltype(type)>*>(x),
+                         static_cast<std::size_t>(n));
+  });
+  return squares;
 }
 
 void norm_row_simd(const NormRow& row) {
@@ -96,7 +109,9 @@ void norm_row_simd(const NormRow& row) {
   with_type(row.x_dtype, [&](auto* type) {
     const auto* x = static_cast<const Element<decltype(type)>*>(row.x);
     const float mean = row.centred ? mean_of(d, x, n) : 0;
-    const VecF factor = hn::Set(d, norm_factor(d, x, n, row.eps, mean));
+    const VecF factor =
+        hn::Set(d, row.squares != nullptr ? norm_factor(*row.squares, row.width, row.eps)
+                                          : norm_factor(squares_of(d, x, n, mean), row.n, row.eps));
     const VecF means = hn::Set(d, mean);
     with_type(row.out_dtype, [&](auto* out_type) {
       auto* out = static_cast<Element<decltype(out_type)>*>(row.out);
@@ -114,7 +129,8 @@ void add_row_simd(const AddRow& row) {
   const F32 d;
   const auto n = static_cast<std::size_t>(row.n);
   const bool norms = row.weight != nullptr;
-  const VecF factor = hn::Set(d, norms ? norm_factor(d, row.sum, n, row.eps) : 1.0F);
+  const VecF factor =
+      hn::Set(d, norms ? norm_factor(squares_of(d, row.sum, n), row.n, row.eps) : 1.0F);
   for_each_vector(d, n, [&](std::size_t lanes, std::size_t i) {
     VecF v = load_some(d, row.sum + i, lanes);
     if (norms) v = hn::Mul(hn::Mul(v, factor), load_some(d, row.weight + i, lanes));
@@ -206,6 +222,7 @@ HWY_EXPORT(widen_row_simd);
 HWY_EXPORT(scale_typed_row_simd);
 HWY_EXPORT(store_row_simd);
 HWY_EXPORT(norm_row_simd);
+HWY_EXPORT(row_squares_simd);
 HWY_EXPORT(add_row_simd);
 HWY_EXPORT(rope_row_simd);
 HWY_EXPORT(gate_row_simd);
@@ -231,6 +248,10 @@ void norm_row(const NormRow& row) {
   if (row.weight != nullptr) note_read_row(row.weight, row.n, sizeof(float));
   note_write_row(row.out, row.n, size_of(row.out_dtype));
   HWY_DYNAMIC_DISPATCH(norm_row_simd)(row);
+}
+float row_squares(DType dtype, const void* x, std::int64_t n) {
+  note_read_row(x, n, size_of(dtype));
+  return HWY_DYNAMIC_DISPATCH(row_squares_simd)(dtype, x, n);
 }
 void add_row(const AddRow& row) {
   note_read_row(row.sum, row.n, sizeof(float));

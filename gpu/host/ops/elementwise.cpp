@@ -57,10 +57,23 @@ void rms_norm(OpContext& context, const RmsNormArgs& args) {
             norm_row({args.x.dtype, per_head ? element(args.x, t, h) : args.x.row_bytes(t),
                       static_cast<const float*>(args.weight.data), args.x.cols(), args.eps,
                       args.out.dtype, per_head ? element(args.out, t, h) : args.out.row_bytes(t),
-                      args.centred});
+                      args.centred,
+                      args.squares.rank == 0
+                          ? nullptr
+                          : reinterpret_cast<const float*>(args.squares.row_bytes(t)),
+                      args.width});
           }
         }
       });
+}
+
+void sum_squares(OpContext& context, const SumSquaresArgs& args) {
+  for_row_ranges(context, args.x.rows(), bytes_of(args.x), [&](std::int64_t t, std::int64_t end) {
+    for (; t < end; ++t) {
+      *reinterpret_cast<float*>(args.out.row_bytes(t)) =
+          row_squares(args.x.dtype, args.x.row_bytes(t), args.x.cols());
+    }
+  });
 }
 
 void add_norm(OpContext& context, const AddNormArgs& args) {

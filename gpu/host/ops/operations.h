@@ -12,6 +12,7 @@ namespace tandem::host {
 
 void embed(OpContext& context, const EmbedArgs& args);
 void rms_norm(OpContext& context, const RmsNormArgs& args);
+void sum_squares(OpContext& context, const SumSquaresArgs& args);
 void add_norm(OpContext& context, const AddNormArgs& args);
 void gemm(OpContext& context, const GemmArgs& args);
 void rotary_angles(OpContext& context, const RotaryAnglesArgs& args);

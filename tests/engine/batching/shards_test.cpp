@@ -13,6 +13,7 @@
 #include "engine/loader/weights.h"
 #include "engine/model/families/registry.h"
 #include "tests/support/failing_device.h"
+#include "tests/support/small_model.h"
 #include "tests/support/test_device.h"
 #include "tests/support/test_engine.h"
 
@@ -84,6 +85,31 @@ TEST_F(Shards, GiveTheTextsOfOneDeviceToEveryKindOfRequest) {
     }
   }
   EXPECT_GT(two->engine->stats().prefix_hits, 0U);
+}
+
+// Three devices have a KV head of zeros, and four two copies of each and heads of zeros.
+TEST_F(Shards, NormTheHeadsOfAllDevicesTogether) {
+  ModelSpec spec = small_model(2);
+  for (LayerSpec& layer : spec.layers) {
+    layer.attention.heads = 6;
+    layer.attention.qk_norm = QkNorm::all_heads;
+  }
+  GenerationRequest request = greedy({5, 9, 77, 300, 12, 5, 9, 1, 2}, 8);
+  request.num_logprobs = 0;
+  const Collected want =
+      run(*TestEngine::dummy(spec, DType::f32, small_engine_options())->engine, request)[0];
+  EngineOptions recorded = small_engine_options();
+  recorded.max_graph_batch = 8;
+  recorded.record_at_start = true;
+  for (const int num_devices : {2, 3, 4}) {
+    SCOPED_TRACE(::testing::Message() << num_devices << " devices");
+    const auto many = TestEngine::dummy(spec, DType::f32, recorded, num_devices);
+    const Collected got = run(*many->engine, request)[0];
+    ASSERT_EQ(got.tokens, want.tokens);
+    for (std::size_t i = 0; i < got.logprobs.size(); ++i) {
+      EXPECT_NEAR(got.logprobs[i].logprob, want.logprobs[i].logprob, 2e-4F) << i;
+    }
+  }
 }
 
 TEST_F(Shards, AStepThatFailsOnOneDeviceEndsItsRequestsAndTheEngineGoesOn) {

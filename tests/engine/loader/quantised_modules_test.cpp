@@ -3,12 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <fstream>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "base/file/file.h"
+#include "engine/loader/safetensors/mapped_file.h"
 #include "engine/loader/weights.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/temp_dir.h"
@@ -118,6 +123,41 @@ TEST_F(QuantisedModule, IsTheSameInPartsOfAnySize) {
       EXPECT_EQ(part[there], -77);
     }
   }
+}
+
+// The bytes of a mapped file that count as this process's memory.
+std::int64_t mapped_bytes(const std::string& path) {
+  std::ifstream maps("/proc/self/smaps");
+  std::int64_t sum = 0;
+  bool is_here = false;
+  for (std::string line; std::getline(maps, line);) {
+    // A mapping's first line begins with its addresses; the others with a name.
+    if (!std::isupper(static_cast<unsigned char>(line.front()))) is_here = line.ends_with(path);
+    if (is_here && line.starts_with("Rss:")) sum += 1024 * std::stoll(line.substr(4));
+  }
+  return sum;
+}
+
+TEST_F(QuantisedModule, LeavesNoPagesMappedWhateverPartIsReadLast) {
+  constexpr std::int64_t kMany = 2048;
+  tensors_["m.qweight"] = {"I32", {kMany / 8, kMany}, std::string(kMany * kMany / 2, '\x11')};
+  tensors_["m.qzeros"] = {"I32", {1, kMany / 8}, std::string(kMany / 2, '\x11')};
+  tensors_["m.scales"] = {"F16", {1, kMany}, std::string(kMany * 2, '\x11')};
+  config_["group_size"] = kMany;
+  const auto source = open();
+  const std::string path = dir_.path() / "model.safetensors";
+  std::vector<float> row(kMany);
+  for (const std::int64_t first : {kMany - 1, std::int64_t{0}}) {
+    ASSERT_EQ(source
+                  ->read_part("m.weight", std::vector{kMany, kMany}, DType::f32,
+                              static_cast<std::size_t>(first * kMany), kMany, row.data())
+                  .message(),
+              "");
+    EXPECT_LT(mapped_bytes(path), 64 << 10) << "row " << first;
+  }
+  const MappedFile map = MappedFile::map(File::open(path).value()).value();
+  EXPECT_GT(std::ranges::count(map.bytes(), std::byte{0x11}), 2 << 20);
+  EXPECT_GT(mapped_bytes(path), 2 << 20) << "pages that are read count";
 }
 
 TEST_F(QuantisedModule, IsRefusedByTheNameOfWhatIsWrong) {

@@ -2,54 +2,30 @@
 
 #include <gmock/gmock.h>
 
-#include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "tests/engine/model/config_json.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {
 namespace {
 
+using test::config_of;
+using test::Json;
+using test::llama;
+using test::message;
+using test::message_of;
+using test::message_with;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using Json = nlohmann::json;
-
-Json llama() {
-  return {{"architectures", {"LlamaForCausalLM"}},
-          {"model_type", "llama"},
-          {"hidden_size", 96},
-          {"num_hidden_layers", 3},
-          {"num_attention_heads", 6},
-          {"num_key_value_heads", 2},
-          {"intermediate_size", 200},
-          {"vocab_size", 1000},
-          {"max_position_embeddings", 2048},
-          {"rms_norm_eps", 1e-5},
-          {"hidden_act", "silu"},
-          {"eos_token_id", 2},
-          {"bos_token_id", 1},
-          {"torch_dtype", "bfloat16"}};
-}
 
 Json family(const std::string& type, const std::string& name) {
   Json json = llama();
   json["model_type"] = type;
   json["architectures"] = {name};
   return json;
-}
-
-std::string message(const Json& json) {
-  const Result<ModelSpec> config = parse_model_spec(json.dump());
-  return config ? "accepted" : config.status().message();
-}
-
-std::string message_with(const std::string& field, const Json& value) {
-  Json json = llama();
-  json[field] = value;
-  return message(json);
 }
 
 TEST(ModelSpec, ReadsBothSpellingsOfEveryArchitecture) {
@@ -86,67 +62,6 @@ TEST(ModelSpec, ReadsBothSpellingsOfEveryArchitecture) {
       EXPECT_EQ(config.family, demo ? "llama" : name.substr(5, name.find('-', 5) - 5));
     }
   }
-}
-
-TEST(ModelSpec, ReadsLlama3RopeInAllSpellings) {
-  const Json scaling = {{"factor", 32.0},
-                        {"low_freq_factor", 1.0},
-                        {"high_freq_factor", 4.0},
-                        {"original_max_position_embeddings", 8192}};
-  Json v5 = llama();
-  v5["rope_parameters"] = scaling;
-  v5["rope_parameters"]["rope_type"] = "llama3";
-  v5["rope_parameters"]["rope_theta"] = 500000.0;
-  Json v4 = llama();
-  v4["rope_theta"] = 500000;
-  v4["rope_scaling"] = scaling;
-  v4["rope_scaling"]["rope_type"] = "llama3";
-  Json old = v4;
-  old["rope_scaling"].erase("rope_type");
-  old["rope_scaling"]["type"] = "llama3";
-  for (const Json& json : {v5, v4, old}) {
-    const Result<ModelSpec> config = parse_model_spec(json.dump());
-    ASSERT_TRUE(config) << config.status().message();
-    EXPECT_EQ(config->rotary[0].theta, 500000);
-    ASSERT_TRUE(config->rotary[0].llama3);
-    EXPECT_EQ(config->rotary[0].llama3->factor, 32);
-    EXPECT_EQ(config->rotary[0].llama3->low_freq_factor, 1);
-    EXPECT_EQ(config->rotary[0].llama3->high_freq_factor, 4);
-    EXPECT_EQ(config->rotary[0].llama3->original_max_position_embeddings, 8192);
-  }
-  v4["rope_scaling"].erase("factor");
-  EXPECT_THAT(message(v4), HasSubstr("rope_scaling: 'factor' is missing"));
-}
-
-TEST(ModelSpec, RefusesOtherRopesByName) {
-  for (const char* type : {"ntk", "proportional"}) {
-    EXPECT_THAT(message_with("rope_scaling", {{"type", type}, {"factor", 2}}), HasSubstr(type));
-    EXPECT_THAT(message_with("rope_parameters", {{"rope_type", type}, {"rope_theta", 1e4}}),
-                HasSubstr(type));
-  }
-  EXPECT_THAT(message_with("partial_rotary_factor", 0.5), HasSubstr("partial_rotary_factor"));
-  EXPECT_THAT(message_with("rope_parameters", {{"factor", 2}}),
-              HasSubstr("rope_parameters: 'rope_type' is missing"));
-  EXPECT_EQ(message_with("rope_scaling", {{"type", "default"}}), "accepted");
-}
-
-TEST(ModelSpec, ReadsLinearAndYarnRopes) {
-  Json json = llama();
-  json["rope_scaling"] = {{"type", "linear"}, {"factor", 4.0}};
-  EXPECT_EQ(parse_model_spec(json.dump())->rotary[0].linear_factor, 4);
-  json["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}};
-  const RotarySpec yarn = parse_model_spec(json.dump())->rotary[0];
-  ASSERT_TRUE(yarn.yarn);
-  EXPECT_EQ(yarn.yarn->factor, 4);
-  EXPECT_EQ(yarn.yarn->original_max_position_embeddings, 2048);
-  EXPECT_NEAR(yarn.attention_factor, 1.138629, 1e-6);
-  json["rope_scaling"]["mscale"] = 0.7;
-  json["rope_scaling"]["mscale_all_dim"] = 0.7;
-  EXPECT_EQ(parse_model_spec(json.dump())->rotary[0].attention_factor, 1);
-  json["rope_scaling"]["attention_factor"] = 1.25;
-  EXPECT_EQ(parse_model_spec(json.dump())->rotary[0].attention_factor, 1.25);
-  json["rope_scaling"].erase("factor");
-  EXPECT_THAT(message(json), HasSubstr("rope_scaling: 'factor' is missing"));
 }
 
 TEST(ModelSpec, NamesTheMissingField) {
@@ -258,61 +173,6 @@ TEST(ModelSpec, ReadsBothSpellingsOfEveryFamilyAlike) {
       EXPECT_EQ(first->rms_norm_eps, other->rms_norm_eps);
     }
   }
-}
-
-Json config_of(const std::string& name) {
-  std::ostringstream text;
-  text << std::ifstream("data/families/" + name + "/config.json").rdbuf();
-  return Json::parse(text.str());
-}
-
-std::string message_of(Json json, const std::string& field, const Json& value) {
-  json[field] = value;
-  return message(json);
-}
-
-TEST(ModelSpec, ReadsDynamicRopeWhoseContextGrowsByItsFactor) {
-  Json json = llama();
-  json["rope_scaling"] = {{"type", "dynamic"}, {"factor", 2.5}};
-  const ModelSpec spec = parse_model_spec(json.dump()).value();
-  ASSERT_TRUE(spec.rotary[0].dynamic);
-  EXPECT_EQ(spec.rotary[0].dynamic->factor, 2.5);
-  EXPECT_EQ(spec.rotary[0].dynamic->original, 2048);
-  EXPECT_EQ(spec.max_position_embeddings, 5120);
-  EXPECT_FALSE(spec.rotary_lengths().whole);
-  json["rope_scaling"]["original_max_position_embeddings"] = 1024;
-  EXPECT_THAT(message(json), HasSubstr("original_max_position_embeddings"));
-  json["rope_scaling"] = {{"type", "dynamic"}, {"factor", 0.5}};
-  EXPECT_THAT(message(json), HasSubstr("'factor' is 0.5"));
-}
-
-TEST(ModelSpec, ReadsBothListsOfLongRopeAndRefusesWhatContradictsThem) {
-  const Json json = config_of("phi3_longrope");
-  const ModelSpec spec = parse_model_spec(json.dump()).value();
-  ASSERT_TRUE(spec.rotary[0].longrope);
-  EXPECT_EQ(spec.rotary[0].longrope->original, 128);
-  EXPECT_EQ(spec.rotary[0].longrope->short_factors[1], 1.312);
-  EXPECT_EQ(spec.rotary[0].longrope->long_factors[7], 12.062);
-  EXPECT_NEAR(spec.rotary[0].attention_factor, std::sqrt(1 + std::log(4.0) / std::log(128.0)),
-              1e-12);
-  EXPECT_TRUE(spec.rotary_lengths().whole);
-  const auto with = [&](const std::string& field, const Json& value) {
-    Json rope = json["rope_parameters"];
-    rope[field] = value;
-    return message_of(json, "rope_parameters", rope);
-  };
-  EXPECT_EQ(with("factor", 4), "accepted");
-  EXPECT_THAT(with("factor", 8), HasSubstr("'factor' is 8"));
-  EXPECT_THAT(with("short_factor", {1, 2, 3}), HasSubstr("3 factors for 8 pairs"));
-  EXPECT_THAT(with("long_factor", {1, 2, 3, 4, 5, 6, 7, -1}), HasSubstr("long_factor"));
-  EXPECT_THAT(with("long_factor", nullptr), HasSubstr("long_factor"));
-  EXPECT_THAT(with("original_max_position_embeddings", 64), HasSubstr("64 here and 128"));
-  EXPECT_THAT(with("long_mscale", 1.2), HasSubstr("long_mscale"));
-  Json without = json;
-  without.erase("original_max_position_embeddings");
-  EXPECT_EQ(message(without), "accepted");
-  without["rope_parameters"].erase("original_max_position_embeddings");
-  EXPECT_THAT(message(without), HasSubstr("'original_max_position_embeddings' is missing"));
 }
 
 TEST(ModelSpec, ReadsTheScaleOfMinistral3sQueriesAndNeedsIt) {
@@ -449,18 +309,6 @@ TEST(ModelSpec, ReadsGemma3OfAMultimodalCheckpointThatLeavesOutDefaults) {
   EXPECT_EQ(spec->rotary[spec->layer(4).attention.rotary].theta, 1e4);
   EXPECT_EQ(spec->dtype, DType::bf16);
   EXPECT_THAT(spec->eos_token_ids, ElementsAre(1, 106));
-}
-
-TEST(ModelSpec, RotatesByTheLocalTableWhereTheWindowIsNoShorterThanTheContext) {
-  std::ostringstream text;
-  text << std::ifstream("data/families/gemma3_text/config.json").rdbuf();
-  Json json = Json::parse(text.str());
-  json["sliding_window"] = 512;
-  const ModelSpec spec = parse_model_spec(json.dump()).value();
-  for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
-    EXPECT_EQ(spec.layer(layer).attention.window, 0);
-    EXPECT_EQ(spec.layer(layer).attention.rotary, layer == 2 ? 0U : 1U);
-  }
 }
 
 TEST(ModelSpec, GivesLlamaWithoutKvHeadsOnePerHead) {

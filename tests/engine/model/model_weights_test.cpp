@@ -104,6 +104,7 @@ TEST(ModelWeights, OfAShardAreBlocksOfTheWhole) {
   DecoderShape wanted = small_shape();
   wanted.vocab_size = 1'501;  // the last rank has one row less
   wanted.o_bias = true;
+  wanted.qk_norm = QkNorm::all_heads;
   ModelSpec config = decoder_of(wanted);
   for (LayerSpec& layer : config.layers) layer.attention.sinks = true;
   const auto source = make_dummy_weights(7);
@@ -157,9 +158,11 @@ TEST(ModelWeights, OfAShardAreBlocksOfTheWhole) {
       }
       for (std::int64_t i = 0; i < q; ++i) {
         ASSERT_EQ(bias(w.qkv_bias, i), bias(all.qkv_bias, rank * q + i));
+        ASSERT_EQ(bias(w.q_norm, i), bias(all.q_norm, rank * q + i));
       }
       for (std::int64_t i = 0; i < kv; ++i) {
         ASSERT_EQ(bias(w.qkv_bias, q + i), bias(all.qkv_bias, 2 * q + rank * kv + i));
+        ASSERT_EQ(bias(w.k_norm, i), bias(all.k_norm, rank * kv + i));
       }
     }
   }

@@ -88,6 +88,19 @@ TEST(Spread, SharesOutTheHeadsOfOneKvHead) {
   EXPECT_EQ(cut_spread(spread_of_queries(attention), 32, 32), (SpreadRuns{{32, 0, 24}}));
 }
 
+TEST(Spread, CountsTheColumnsOfAllDevicesWithoutZerosAndWithCopies) {
+  const auto part_of = [](std::int64_t heads, std::int64_t kv_heads, std::int32_t devices) {
+    const ModelSpec spec = model_of(attention_of(heads, kv_heads, 16), 64);
+    return shape_of_shard(spread_over(spec, devices), devices).attention();
+  };
+  EXPECT_EQ(queries_of_all(part_of(8, 4, 2), 2), 8 * 16);
+  EXPECT_EQ(keys_of_all(part_of(8, 4, 2), 2), 4 * 16);
+  EXPECT_EQ(queries_of_all(part_of(6, 3, 2), 2), 6 * 16) << "a KV head and its heads are zeros";
+  EXPECT_EQ(keys_of_all(part_of(6, 3, 2), 2), 3 * 16);
+  EXPECT_EQ(queries_of_all(part_of(6, 2, 4), 4), 6 * 16) << "two heads are zeros";
+  EXPECT_EQ(keys_of_all(part_of(6, 2, 4), 4), 2 * 2 * 16) << "each KV head has a copy";
+}
+
 TEST(Spread, FillsColumnsUpToWholeVectors) {
   const MlpSpec mlp = spread_over(model_of(attention_of(4, 2, 16), 136), 2).mlp();
   EXPECT_EQ(mlp.size, 144);

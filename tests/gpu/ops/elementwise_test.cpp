@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "tests/gpu/ops/ops_fixture.h"
 
@@ -119,6 +120,43 @@ TEST_F(Elementwise, RmsNormWorksInPlace) {
   stream_->rms_norm(
       {x.on_device().split_cols(3), weight.on_device(), 1e-6F, x.on_device().split_cols(3)});
   expect_same(x, "in place");
+}
+
+TEST_F(Elementwise, SumSquaresAddsUpEachRow) {
+  for (int round = 0; round < 24; ++round) {
+    const std::int64_t t = pick(0, 40);
+    const std::int64_t n = width(round / 3, 300);
+    const TestTensor x = tensor(kDtypes[round % 3], {t, n}, 2, round % 2 == 0 ? 7 : 8);
+    const TestTensor sums = tensor(DType::f32, {t, 2});
+    reference::sum_squares({x.host(), sums.host().slice_cols(1, 1)});
+    stream_->sum_squares({x.on_device(), sums.on_device().slice_cols(1, 1)});
+    expect_same(sums, fmt::format("T {} n {}", t, n));
+  }
+}
+
+TEST_F(Elementwise, RmsNormOfPartsOfARowIsThatOfTheRowIfItsSumOfSquaresIsGiven) {
+  for (int round = 0; round < 24; ++round) {
+    const DType dtype = kDtypes[round % 3];
+    const std::int64_t t = pick(0, 40);
+    const std::int64_t n = width(round / 3, 300);
+    const std::int64_t first = pick(1, n);
+    const TestTensor x = tensor(dtype, {t, n + first}, 2);
+    const TestTensor weight = tensor(DType::f32, {n + first});
+    const TestTensor out = tensor(dtype, {t, n + first});
+    TestTensor squares = tensor(DType::f32, {t, 2});
+    reference::sum_squares({x.host(), squares.host().slice_cols(1, 1)});
+    squares.upload(*stream_);
+    reference::rms_norm({x.host(), weight.host(), 1e-5F, out.host()});
+    for (const auto& [begin, count] : {std::pair(std::int64_t{0}, first), std::pair(first, n)}) {
+      RmsNormArgs args{x.on_device().slice_cols(begin, count),
+                       weight.on_device().slice_cols(begin, count), 1e-5F,
+                       out.on_device().slice_cols(begin, count)};
+      args.squares = squares.on_device().slice_cols(1, 1);
+      args.width = n + first;
+      stream_->rms_norm(args);
+    }
+    expect_same(out, fmt::format("T {} n {} and {}", t, first, n));
+  }
 }
 
 TEST_F(Elementwise, AddNormAddsASumOrItsNormAndNormsTheResidualOrCopiesIt) {

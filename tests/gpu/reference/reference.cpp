@@ -110,13 +110,24 @@ void rms_norm(const RmsNormArgs& args) {
       for (std::int64_t i = 0; i < n; ++i) {
         squares += std::pow(at(args.x, t, i_of(i), i) - mean, 2.0F);
       }
-      const float factor = 1.0F / std::sqrt(squares / static_cast<float>(n) + args.eps);
+      const bool is_part = args.squares.rank != 0;
+      if (is_part) squares = at(args.squares, t, 0);
+      const auto width = static_cast<float>(is_part ? args.width : n);
+      const float factor = 1.0F / std::sqrt(squares / width + args.eps);
       for (std::int64_t i = 0; i < n; ++i) {
         const float x = at(args.x, t, i_of(i), i) - mean;
         const float weight = args.weight.rank == 0 ? 1.0F : at(args.weight, i);
         put(args.out, x * factor * weight, t, i_of(i), i);
       }
     }
+  }
+}
+
+void sum_squares(const SumSquaresArgs& args) {
+  for (std::int64_t t = 0; t < args.x.rows(); ++t) {
+    float squares = 0;
+    for (const float value : row_at(args.x, t)) squares += value * value;
+    put(args.out, squares, t, 0);
   }
 }
 

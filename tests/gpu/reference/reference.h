@@ -8,6 +8,7 @@ namespace tandem::reference {
 
 void embed(const EmbedArgs& args);
 void rms_norm(const RmsNormArgs& args);
+void sum_squares(const SumSquaresArgs& args);
 void add_norm(const AddNormArgs& args);
 void gemm(const GemmArgs& args);
 void resolve_tokens(const ResolveTokensArgs& args);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "engine/loader/quantised/packed_form.h"
@@ -250,6 +251,25 @@ class MadeTensors {
  private:
   std::vector<std::pair<std::string, Made>> made_;
 };
+
+TEST(PackedMatrix, NeedsTheBytesOfItsRowsWhereTheyLieOneAfterAnother) {
+  MadeTensors made;
+  made.add("m.weight", {"F8_E4M3", {8, 16}, std::vector<std::uint8_t>(128)});
+  made.add("m.weight_scale", {"F32", {}, std::vector<std::uint8_t>(4)});
+  made.add("m.qweight", {"I32", {2, 8}, std::vector<std::uint8_t>(64)});
+  made.add("m.qzeros", {"I32", {1, 1}, std::vector<std::uint8_t>(4)});
+  made.add("m.scales", {"F32", {1, 8}, std::vector<std::uint8_t>(32)});
+  const auto by_row = open_packed(fp8(ScalesBy::tensor), made.of("m"));
+  const auto transposed = open_packed(gptq(4, 16, 2), made.of("m"));
+  ASSERT_TRUE(by_row.ok() && transposed.ok());
+  const std::vector<std::byte> tensor(128);
+  const auto all = std::span(tensor);
+  const auto some = (*by_row)->bytes_of_rows(all, 3, 2);
+  EXPECT_EQ(some.data() - all.data(), 3 * 16);
+  EXPECT_EQ(some.size(), 2U * 16);
+  EXPECT_EQ((*by_row)->bytes_of_rows(all.first(4), 3, 2).size(), 4U) << "the scale of all rows";
+  EXPECT_EQ((*transposed)->bytes_of_rows(all.first(64), 3, 2).size(), 64U);
+}
 
 TEST(Mxfp4, MultipliesTheSixteenValuesByPowersOfTwo) {
   MadeTensors made;
