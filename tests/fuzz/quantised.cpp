@@ -1,8 +1,12 @@
 // Input: a config.json, a zero byte, a file of safetensors. Every module is read as the config
 // says, in several runs of rows, which have to agree.
 #include "engine/loader/quantisation_scheme.h"
+#include "engine/loader/quantised/packed_form.h"
 #include "engine/loader/quantised/packed_matrix.h"
+#include "engine/loader/quantised/packed_rows.h"
 
+#include <array>
+#include <cmath>
 #include <cstring>
 #include <set>
 #include <string>
@@ -12,9 +16,40 @@
 #include "engine/loader/safetensors/safetensors.h"
 #include "tests/fuzz/memory_file.h"
 #include "tests/fuzz/targets.h"
+#include "tests/gpu/reference/packed_twin.h"
 
 namespace tandem::fuzz {
 namespace {
+
+// The form of devices has the same floats, but for a factor, which is multiplied in another order.
+void check_form(const QuantisedMatrix& matrix, std::int64_t rows, std::int64_t cols) {
+  const std::optional<PackedForm> packed = packed_form(matrix);
+  if (!packed) return;
+  const PackedSizes sizes = packed_row_bytes(packed->form, cols);
+  std::array<std::vector<std::byte>, kPackedArrays> memory;
+  PackedPointers pointers = {};
+  for (std::size_t i = 0; i < kPackedArrays; ++i) {
+    memory[i].resize(static_cast<std::size_t>(sizes[i] * rows));
+    if (sizes[i] > 0) pointers[i] = memory[i].data();
+  }
+  Weight weight;
+  weight.form = packed->form;
+  weight.packed = arrays_at(pointers);
+  weight.packed_rows = rows;
+  weight.packed_cols = cols;
+  weight.table = packed->table.empty() ? nullptr : packed->table.data();
+  weight.order = packed->order.empty() ? nullptr : packed->order.data();
+  pack(matrix, weight.packed);
+  if (packed->form.scales.factor != 1) return;
+  std::vector<float> want(static_cast<std::size_t>(cols));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    dequantise(matrix, row, 1, want.data());
+    const std::vector<float> got = reference::row_of(weight, row);
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      TANDEM_CHECK(got[i] == want[i] || std::isnan(want[i]), "row {}, column {}", row, i);
+    }
+  }
+}
 
 void read_module(const PackedMatrix& matrix, std::size_t most) {
   const std::int64_t rows = matrix.rows();
@@ -36,6 +71,7 @@ void read_module(const PackedMatrix& matrix, std::size_t most) {
     if (read) dequantise(*read, 0, count, part.data() + first * cols);
   }
   TANDEM_CHECK(all_read == whole.ok());
+  if (whole) check_form(*whole, rows, cols);
   TANDEM_CHECK(!whole || std::memcmp(all.data(), part.data(), elements * sizeof(float)) == 0);
 }
 

@@ -43,6 +43,9 @@ class Fp8Matrix final : public PackedMatrix {
     m.row_block = p_.row_block;
     m.col_block = p_.col_block;
     m.codes = p_.copy(first, count, 0);
+    bool has_nan = false;
+    for (const std::uint8_t code : m.codes) has_nan |= (code & 0x7fU) == 0x7fU;
+    if (has_nan) return invalid("'.weight' holds a NaN");
     const std::int64_t blocks = (cols() + p_.col_block - 1) / p_.col_block;
     const std::int64_t first_block = first / p_.row_block;
     const std::int64_t last_block = (first + count - 1) / p_.row_block;
