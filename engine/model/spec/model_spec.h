@@ -246,6 +246,10 @@ struct ModelSpec {
   std::int64_t q_size() const { return attention().q_size(); }
   std::int64_t kv_size() const { return attention().kv_size(); }
   std::int64_t layer_input_size() const { return layers.front().input.size; }
+  // Columns of keys of all layers together; values have as many.
+  std::int64_t all_keys() const;
+  // True if all layers have the same columns of queries, keys and the feed-forward part.
+  bool has_equal_layers() const;
   // The last layer with keys of its own.
   std::int64_t last_layer_with_keys() const;
   RotaryLengths rotary_lengths() const;
