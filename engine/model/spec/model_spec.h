@@ -135,7 +135,8 @@ struct AttentionSpec {
   // same heads and window. kOwnKeys: its own.
   std::size_t keys_of = kOwnKeys;
 
-  // Of the checkpoint, if the model is spread over devices (spread.h); 0: as above.
+  // The checkpoint has these numbers of heads if the model is spread over devices (spread.h); 0: as
+  // above.
   std::int64_t stored_heads = 0;
   std::int64_t stored_kv_heads = 0;
 
@@ -207,7 +208,7 @@ struct TensorNames {
   std::string_view mlp_out_norm = "post_feedforward_layernorm";
   std::string_view output_scale = "layer_scalar";  // [1]
   std::string_view gate = "mlp.gate_proj", up = "mlp.up_proj", down = "mlp.down_proj";
-  // Of inputs by layer: those below the root, and those of a layer.
+  // The tensors of inputs by layer: the first three lie below the root, the others in each layer.
   std::string_view layer_inputs = "embed_tokens_per_layer.weight";
   std::string_view layer_input_projection = "per_layer_model_projection.weight";
   std::string_view layer_input_norm = "per_layer_projection_norm.weight";
@@ -240,7 +241,7 @@ struct ModelSpec {
   const LayerSpec& layer(std::int64_t index) const {
     return layers[static_cast<std::size_t>(index)];
   }
-  // Those of the first layer, which must exist. Those of other layers may have other sizes.
+  // The parts of the first layer, which must exist. Other layers may have other sizes.
   const AttentionSpec& attention() const { return layers.front().attention; }
   const MlpSpec& mlp() const { return layers.front().mlp; }
   std::int64_t q_size() const { return attention().q_size(); }
