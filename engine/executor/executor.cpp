@@ -52,7 +52,7 @@ Status Executor::make_ranks(const ExecutorOptions& options, const ModelSpec& con
   const PoolLayout layout = PoolLayout::of(shape_of_shard(config, size), dtype, pool.page_tokens);
   std::size_t total = 0;
   for (std::int32_t rank = 0; rank < size; ++rank) {
-    total += ModelWeights::bytes_needed(config, {rank, size}, dtype);
+    total += ModelWeights::bytes_needed(config, {rank, size}, dtype, weights, *devices.front());
   }
   std::size_t loaded = 0;
   for (std::size_t i = 0; i < devices.size(); ++i) {

@@ -123,6 +123,15 @@ class Checkpoint final : public WeightSource {
     return {};
   }
 
+  std::optional<PackedForm> form_of(std::string_view name,
+                                    std::span<const std::int64_t> /*shape*/) const override {
+    return quantised_.hold(name) ? quantised_.form_of(name) : std::nullopt;
+  }
+  Status read_packed(std::string_view name, std::span<const std::int64_t> shape, std::int64_t first,
+                     std::int64_t count, const PackedArrays& target) const override {
+    return quantised_.read_packed(name, shape, first, count, target);
+  }
+
   Status check_all_used(const std::set<std::string, std::less<>>& used) const override {
     return quantised_.check(used);
   }

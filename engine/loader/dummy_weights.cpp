@@ -1,8 +1,10 @@
 // Random weights as a WeightSource.
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "base/check.h"
+#include "engine/loader/quantised/packed_rows.h"
 #include "engine/loader/random_fill.h"
 #include "engine/loader/thread_team.h"
 #include "engine/loader/weights.h"
@@ -29,7 +31,8 @@ Spread spread_of(std::string_view name, std::span<const std::int64_t> shape, flo
 
 class DummyWeights final : public WeightSource {
  public:
-  DummyWeights(std::uint64_t seed, float norm_weight) : seed_(seed), norm_weight_(norm_weight) {}
+  DummyWeights(std::uint64_t seed, float norm_weight, DummyFormat format)
+      : seed_(seed), norm_weight_(norm_weight), format_(format) {}
 
   bool has(std::string_view /*name*/) const override { return true; }
 
@@ -44,6 +47,10 @@ class DummyWeights final : public WeightSource {
     }
     if (first >= total) return {};
     const std::size_t count = std::min(wanted, total - first);
+    if (is_quantised(name, shape)) {
+      dequantise_part(name, shape[1], dtype, first, count, static_cast<std::byte*>(target));
+      return {};
+    }
     const Spread spread = spread_of(name, shape, norm_weight_);
     const std::uint64_t key = random_key(seed_, name);
     parallel_chunks(count, kChunk, [&](std::size_t begin, std::size_t end) {
@@ -53,15 +60,66 @@ class DummyWeights final : public WeightSource {
     return {};
   }
 
+  std::optional<PackedForm> form_of(std::string_view name,
+                                    std::span<const std::int64_t> shape) const override {
+    if (!is_quantised(name, shape)) return std::nullopt;
+    return packed_form(dummy_rows(format_, 0, 0, 1, shape[1]));
+  }
+  Status read_packed(std::string_view name, std::span<const std::int64_t> shape, std::int64_t first,
+                     std::int64_t count, const PackedArrays& target) const override {
+    const std::int64_t cols = shape[1];
+    const WeightForm form = form_of(name, shape)->form;
+    const std::uint64_t key = random_key(seed_, name);
+    parallel_chunks(as_index(count), rows_of_chunk(cols), [&](std::size_t begin, std::size_t end) {
+      const auto row = static_cast<std::int64_t>(begin);
+      pack(dummy_rows(format_, key, first + row, static_cast<std::int64_t>(end - begin), cols),
+           rows_from(target, form, cols, row));
+    });
+    return {};
+  }
+  std::uint64_t packed_bytes() const override { return format_ == DummyFormat::bf16 ? 0 : 1; }
+
  private:
+  // Checkpoints quantise the projections of layers, and seldom embeddings and heads.
+  bool is_quantised(std::string_view name, std::span<const std::int64_t> shape) const {
+    constexpr std::int64_t kColumns = 64;  // of the smallest group
+    return format_ != DummyFormat::bf16 && name.ends_with("_proj.weight") && shape.size() == 2 &&
+           shape[1] > 0 && shape[1] % kColumns == 0;
+  }
+
+  static std::size_t rows_of_chunk(std::int64_t cols) {
+    return std::max<std::size_t>(1, kChunk / as_index(cols));
+  }
+
+  void dequantise_part(std::string_view name, std::int64_t cols, DType dtype, std::size_t first,
+                       std::size_t count, std::byte* target) const {
+    const std::uint64_t key = random_key(seed_, name);
+    const std::size_t width = as_index(cols);
+    const std::size_t first_row = first / width;
+    const std::size_t rows = (first + count + width - 1) / width - first_row;
+    parallel_chunks(rows, rows_of_chunk(cols), [&](std::size_t begin, std::size_t end) {
+      std::vector<float> values(width);
+      for (std::size_t row = first_row + begin; row < first_row + end; ++row) {
+        const auto one = static_cast<std::int64_t>(row);
+        dequantise(dummy_rows(format_, key, one, 1, cols), 0, 1, values.data());
+        const std::size_t from = std::max(first, row * width);
+        const std::size_t to = std::min(first + count, (row + 1) * width);
+        convert(DType::f32, values.data() + from % width, dtype,
+                target + (from - first) * size_of(dtype), to - from);
+      }
+    });
+  }
+
   std::uint64_t seed_;
   float norm_weight_;
+  DummyFormat format_;
 };
 
 }  // namespace
 
-std::unique_ptr<WeightSource> make_dummy_weights(std::uint64_t seed, float norm_weight) {
-  return std::make_unique<DummyWeights>(seed, norm_weight);
+std::unique_ptr<WeightSource> make_dummy_weights(std::uint64_t seed, float norm_weight,
+                                                 DummyFormat format) {
+  return std::make_unique<DummyWeights>(seed, norm_weight, format);
 }
 
 }  // namespace tandem

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -13,6 +14,8 @@
 #include "base/text/shown_text.h"
 #include "engine/loader/gguf/gguf_config.h"
 #include "engine/loader/gguf/gguf_model.h"
+#include "engine/loader/gguf/gguf_packing.h"
+#include "engine/loader/quantised/packed_rows.h"
 #include "engine/loader/thread_team.h"
 
 namespace tandem {
@@ -46,6 +49,15 @@ class Rows {
     const std::size_t from = first / type_.elements * type_.bytes;
     const std::size_t to = (last + type_.elements - 1) / type_.elements * type_.bytes;
     return bytes_.subspan(from, std::min(to, bytes_.size()) - from);
+  }
+
+  std::int64_t rows() const { return static_cast<std::int64_t>(size() / cols_); }
+
+  // Writes row `row` in its type's form.
+  void pack_row(std::int64_t row, const PackedArrays& target) const {
+    const std::size_t blocks = cols_ / type_.elements;
+    const std::size_t stored = stored_row(static_cast<std::size_t>(row));
+    pack_gguf_row(type_, bytes_.data() + stored * blocks * type_.bytes, blocks, target);
   }
 
   // Converts elements [begin, end) to `dtype`.
@@ -97,27 +109,40 @@ class GgufCheckpoint final : public WeightSource {
 
   Status read_part(std::string_view name, std::span<const std::int64_t> shape, DType dtype,
                    std::size_t begin, std::size_t count, void* target) const override {
-    const auto it = model_.tensors().find(name);
-    if (it == model_.tensors().end()) {
-      return error(StatusCode::not_found, "{} has no tensor '{}'", model_.path(), name);
-    }
-    const auto& [file, tensor] = it->second;
-    if (!std::ranges::equal(tensor->shape, shape)) {
-      return invalid("{}: tensor '{}' is {}, the metadata asks for [{}]", file->path(), name,
-                     to_string(*tensor), fmt::join(shape, ", "));
-    }
-    const auto heads = interleaved_.find(name);
-    const Rows rows(*tensor, file->bytes(*tensor), heads == interleaved_.end() ? 0 : heads->second);
+    TANDEM_ASSIGN(const Rows rows, rows_of(name, shape));
     begin = std::min(begin, rows.size());
     count = std::min(count, rows.size() - begin);
-    parallel_chunks(count, kChunkElements, [&, file = file](std::size_t first, std::size_t end) {
-      const auto piece = rows.around(begin + first, begin + end);
-      file->mapping().fetch(piece);
+    const auto convert = [&](std::size_t first, std::size_t end) {
       rows.convert_to(dtype, begin + first, begin + end,
                       static_cast<std::byte*>(target) + first * size_of(dtype));
-      // The weights have been copied; keeping the mapping would count them a second time.
-      file->mapping().drop(piece);
-    });
+    };
+    read_chunks(name, rows, begin, count, kChunkElements, convert);
+    return {};
+  }
+
+  std::optional<PackedForm> form_of(std::string_view name,
+                                    std::span<const std::int64_t> /*shape*/) const override {
+    const auto it = model_.tensors().find(name);
+    if (it == model_.tensors().end() || it->second.tensor->shape.size() != 2) return {};
+    const std::optional<WeightForm> form = gguf_form(*it->second.tensor->type);
+    return form ? std::optional(PackedForm{*form}) : std::nullopt;
+  }
+
+  Status read_packed(std::string_view name, std::span<const std::int64_t> shape, std::int64_t first,
+                     std::int64_t count, const PackedArrays& target) const override {
+    TANDEM_ASSIGN(const Rows rows, rows_of(name, shape));
+    const WeightForm form = form_of(name, shape)->form;
+    const std::int64_t cols = shape[1];
+    const auto width = static_cast<std::size_t>(cols);
+    const std::size_t chunk = std::max<std::size_t>(1, kChunkElements / width) * width;
+    const auto pack = [&](std::size_t begin, std::size_t end) {
+      for (auto row = static_cast<std::int64_t>(begin / width);
+           row < static_cast<std::int64_t>(end / width); ++row) {
+        rows.pack_row(first + row, rows_from(target, form, cols, row));
+      }
+    };
+    read_chunks(name, rows, static_cast<std::size_t>(first) * width,
+                static_cast<std::size_t>(count) * width, chunk, pack);
     return {};
   }
 
@@ -139,6 +164,34 @@ class GgufCheckpoint final : public WeightSource {
   }
 
  private:
+  Result<Rows> rows_of(std::string_view name, std::span<const std::int64_t> shape) const {
+    const auto it = model_.tensors().find(name);
+    if (it == model_.tensors().end()) {
+      return error(StatusCode::not_found, "{} has no tensor '{}'", model_.path(), name);
+    }
+    const auto& [file, tensor] = it->second;
+    if (!std::ranges::equal(tensor->shape, shape)) {
+      return invalid("{}: tensor '{}' is {}, the metadata asks for [{}]", file->path(), name,
+                     to_string(*tensor), fmt::join(shape, ", "));
+    }
+    const auto heads = interleaved_.find(name);
+    return Rows(*tensor, file->bytes(*tensor), heads == interleaved_.end() ? 0 : heads->second);
+  }
+
+  // Calls body(first, end) for pieces of elements [begin, begin + count), numbered from `begin` on.
+  template <typename Body>
+  void read_chunks(std::string_view name, const Rows& rows, std::size_t begin, std::size_t count,
+                   std::size_t chunk, const Body& body) const {
+    const auto& mapping = model_.tensors().find(name)->second.file->mapping();
+    parallel_chunks(count, chunk, [&](std::size_t first, std::size_t end) {
+      const auto piece = rows.around(begin + first, begin + end);
+      mapping.fetch(piece);
+      body(first, end);
+      // The weights have been copied; keeping the mapping would count them a second time.
+      mapping.drop(piece);
+    });
+  }
+
   GgufModel model_;
   std::map<std::string, std::int64_t, std::less<>> interleaved_;  // heads, by tensor
 };

@@ -11,6 +11,7 @@
 
 #include "base/text/shown_text.h"
 #include "engine/loader/quantised/packed_matrix.h"
+#include "engine/loader/quantised/packed_rows.h"
 #include "engine/loader/thread_team.h"
 
 namespace tandem {
@@ -88,27 +89,21 @@ Result<QuantisedModules::Opened> QuantisedModules::open(std::string_view name) c
                  scheme_->method(), status.message(), kTakeAnother);
 }
 
-Status QuantisedModules::read_part(std::string_view name, std::span<const std::int64_t> shape,
-                                   DType dtype, std::size_t begin, std::size_t count,
-                                   void* target) const {
-  TANDEM_ASSIGN(const Opened opened, open(name));
+Result<QuantisedModules::Opened> QuantisedModules::open_as(
+    std::string_view name, std::span<const std::int64_t> shape) const {
+  TANDEM_ASSIGN(Opened opened, open(name));
+  const std::array<std::int64_t, 2> stored = {opened.matrix->rows(), opened.matrix->cols()};
+  if (std::ranges::equal(stored, shape)) return opened;
+  return invalid("module '{}' is quantised as [{}], config.json asks for [{}]", module_of(name),
+                 fmt::join(stored, ", "), fmt::join(shape, ", "));
+}
+
+template <typename Use>
+Status QuantisedModules::read_rows(std::string_view name, const Opened& opened, std::int64_t first,
+                                   std::int64_t count, const Use& use) const {
   const PackedMatrix& matrix = *opened.matrix;
-  const std::array<std::int64_t, 2> stored = {matrix.rows(), matrix.cols()};
-  if (!std::ranges::equal(stored, shape)) {
-    return invalid("module '{}' is quantised as [{}], config.json asks for [{}]", module_of(name),
-                   fmt::join(stored, ", "), fmt::join(shape, ", "));
-  }
-  const auto cols = static_cast<std::size_t>(matrix.cols());
-  const std::size_t elements = static_cast<std::size_t>(matrix.rows()) * cols;
-  begin = std::min(begin, elements);
-  const std::size_t end = begin + std::min(count, elements - begin);
-  if (begin == end) return {};
-  const std::size_t first_row = begin / cols;
-  const std::size_t rows = (end + cols - 1) / cols - first_row;
   const auto bytes_of_part = [&](const CheckpointPlace& place) {
-    return matrix.bytes_of_rows(place.file->bytes(*place.info),
-                                static_cast<std::int64_t>(first_row),
-                                static_cast<std::int64_t>(rows));
+    return matrix.bytes_of_rows(place.file->bytes(*place.info), first, count);
   };
   for (const CheckpointPlace& place : opened.places) {
     const std::span<const std::byte> bytes = bytes_of_part(place);
@@ -116,27 +111,15 @@ Status QuantisedModules::read_part(std::string_view name, std::span<const std::i
       place.file->mapping().fetch(bytes.subspan(from, to - from));
     });
   }
-
   const auto chunk = static_cast<std::size_t>(std::max(kTaskRows, kTaskElements / matrix.cols()));
   std::mutex mutex;
   Status first_failure;  // guarded by mutex
-  parallel_chunks(rows, chunk, [&](std::size_t from, std::size_t to) {
-    const Result<QuantisedMatrix> part = matrix.read(static_cast<std::int64_t>(first_row + from),
-                                                     static_cast<std::int64_t>(to - from));
-    if (!part) {
-      const std::lock_guard lock(mutex);
-      if (first_failure.ok()) first_failure = part.status();
-      return;
-    }
-    std::vector<float> row(cols);
-    for (std::size_t r = from; r < to; ++r) {
-      dequantise(*part, static_cast<std::int64_t>(r - from), 1, row.data());
-      const std::size_t at = (first_row + r) * cols;  // of the row's first element
-      const std::size_t skipped = std::max(begin, at) - at;
-      const std::size_t taken = std::min(end - at, cols) - skipped;
-      convert(DType::f32, row.data() + skipped, dtype,
-              static_cast<std::byte*>(target) + (at + skipped - begin) * size_of(dtype), taken);
-    }
+  parallel_chunks(static_cast<std::size_t>(count), chunk, [&](std::size_t from, std::size_t to) {
+    const Result<QuantisedMatrix> part =
+        matrix.read(first + static_cast<std::int64_t>(from), static_cast<std::int64_t>(to - from));
+    if (part) return use(static_cast<std::int64_t>(from), *part);
+    const std::lock_guard lock(mutex);
+    if (first_failure.ok()) first_failure = part.status();
   });
   if (!first_failure.ok()) {
     return invalid("module '{}', quantised by {}: {}; {}", shown_text(module_of(name)),
@@ -147,6 +130,57 @@ Status QuantisedModules::read_part(std::string_view name, std::span<const std::i
     place.file->mapping().drop(bytes_of_part(place));
   }
   return {};
+}
+
+Status QuantisedModules::read_part(std::string_view name, std::span<const std::int64_t> shape,
+                                   DType dtype, std::size_t begin, std::size_t count,
+                                   void* target) const {
+  TANDEM_ASSIGN(const Opened opened, open_as(name, shape));
+  const auto cols = static_cast<std::size_t>(opened.matrix->cols());
+  const std::size_t elements = static_cast<std::size_t>(opened.matrix->rows()) * cols;
+  begin = std::min(begin, elements);
+  const std::size_t end = begin + std::min(count, elements - begin);
+  if (begin == end) return {};
+  const std::size_t first_row = begin / cols;
+  const std::size_t rows = (end + cols - 1) / cols - first_row;
+  const auto convert_rows = [&](std::int64_t first, const QuantisedMatrix& part) {
+    const std::int64_t part_rows = std::visit([](const auto& m) { return m.rows; }, part);
+    std::vector<float> row(cols);
+    for (std::int64_t r = 0; r < part_rows; ++r) {
+      dequantise(part, r, 1, row.data());
+      const std::size_t at =
+          (first_row + as_index(first + r)) * cols;  // of the row's first element
+      const std::size_t skipped = std::max(begin, at) - at;
+      const std::size_t taken = std::min(end - at, cols) - skipped;
+      convert(DType::f32, row.data() + skipped, dtype,
+              static_cast<std::byte*>(target) + (at + skipped - begin) * size_of(dtype), taken);
+    }
+  };
+  return read_rows(name, opened, static_cast<std::int64_t>(first_row),
+                   static_cast<std::int64_t>(rows), convert_rows);
+}
+
+std::optional<PackedForm> QuantisedModules::form_of(std::string_view name) const {
+  const std::lock_guard lock(mutex_);
+  const auto known = forms_.find(name);
+  if (known != forms_.end()) return known->second;
+  std::optional<PackedForm> form;
+  // All rows have the form of the first.
+  if (const Result<Opened> opened = open(name)) {
+    if (const Result<QuantisedMatrix> row = opened->matrix->read(0, 1)) form = packed_form(*row);
+  }
+  return forms_.emplace(name, std::move(form)).first->second;
+}
+
+Status QuantisedModules::read_packed(std::string_view name, std::span<const std::int64_t> shape,
+                                     std::int64_t first, std::int64_t count,
+                                     const PackedArrays& target) const {
+  TANDEM_ASSIGN(const Opened opened, open_as(name, shape));
+  const std::optional<PackedForm> packed = form_of(name);
+  if (!packed) return invalid("'{}' has no packed form", name);
+  return read_rows(name, opened, first, count, [&](std::int64_t row, const QuantisedMatrix& part) {
+    pack(part, rows_from(target, packed->form, opened.matrix->cols(), row));
+  });
 }
 
 Status QuantisedModules::check_bias(const std::string& module) const {

@@ -54,4 +54,14 @@ void random_fill(std::uint64_t key, std::size_t begin, std::size_t count, float 
   }
 }
 
+void random_bytes(std::uint64_t key, std::size_t begin, std::size_t count, std::uint8_t* target) {
+  for (std::size_t at = begin; at < begin + count;) {
+    const std::uint64_t counter = key + at / 8 * kGolden;
+    const std::uint64_t draw = fold_multiply(counter ^ key, counter | 1);
+    const std::size_t n = std::min(8 - at % 8, begin + count - at);
+    std::memcpy(target + (at - begin), reinterpret_cast<const std::uint8_t*>(&draw) + at % 8, n);
+    at += n;
+  }
+}
+
 }  // namespace tandem

@@ -19,4 +19,7 @@ std::uint64_t random_key(std::uint64_t seed, std::string_view name);
 void random_fill(std::uint64_t key, std::size_t begin, std::size_t count, float mean,
                  float half_width, DType dtype, void* target);
 
+// Writes bytes [begin, begin + count) of another infinite sequence of `key`. Single-threaded.
+void random_bytes(std::uint64_t key, std::size_t begin, std::size_t count, std::uint8_t* target);
+
 }  // namespace tandem

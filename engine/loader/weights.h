@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -12,6 +13,8 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "engine/loader/dummy_matrices.h"
+#include "engine/loader/quantised/packed_form.h"
 #include "engine/model/spec/model_spec.h"
 
 namespace tandem {
@@ -34,6 +37,20 @@ class WeightSource {
   virtual Status read_part(std::string_view name, std::span<const std::int64_t> shape, DType dtype,
                            std::size_t begin, std::size_t count, void* target) const = 0;
 
+  // The form in which the matrix can stay packed. Nothing if it is not quantised, has no such form,
+  // or cannot be read, which reading it tells.
+  virtual std::optional<PackedForm> form_of(std::string_view /*name*/,
+                                            std::span<const std::int64_t> /*shape*/) const {
+    return {};
+  }
+  // Writes rows [first, first + count) of a matrix that has a form to arrays in host memory, whose
+  // first row is row `first`. Fails as read() does.
+  virtual Status read_packed(std::string_view name, std::span<const std::int64_t> /*shape*/,
+                             std::int64_t /*first*/, std::int64_t /*count*/,
+                             const PackedArrays& /*target*/) const {
+    return invalid("'{}' is not packed", name);
+  }
+
   // Fails if the source has tensors that belong to the model and are not among `used`: ignoring
   // them would change the result. Safetensors may hold more than the model.
   virtual Status check_all_used(const std::set<std::string, std::less<>>& /*used*/) const {
@@ -53,6 +70,8 @@ Result<std::unique_ptr<WeightSource>> open_checkpoint(const std::filesystem::pat
 // Makes random weights of any shape. They depend on the seed and the name, not on the order of
 // reading. Matrices are uniform with the variance of usual initialisations, norms are near
 // `norm_weight`: 1, or 0 where one is added to it (ModelSpec::norm_adds_one).
-std::unique_ptr<WeightSource> make_dummy_weights(std::uint64_t seed, float norm_weight = 1);
+// Projections of layers are quantised in `format`, where groups divide their columns.
+std::unique_ptr<WeightSource> make_dummy_weights(std::uint64_t seed, float norm_weight = 1,
+                                                 DummyFormat format = DummyFormat::bf16);
 
 }  // namespace tandem

@@ -254,25 +254,34 @@ void Model::drop_rows(LayerStep& step, const Layer& layer) const {
 }
 
 Status Model::tune(Stream& stream) {
-  const TensorView& embedding = weights_.embedding();
+  const TensorView& embedding = weights_.embedding().data;
   // Rows of weights serve as x: the power that a product draws depends on the numbers, and these
   // are realistic. Where a product may have more rows than its weight, the embedding's serve.
   const auto rows_like = [&](const TensorView& weight, std::int64_t rows) {
-    const bool takes_embedding = weight.rows() < rows && weight.cols() == embedding.cols();
+    const bool takes_embedding = weight.rows() < rows && weights_.embedding().is_dense() &&
+                                 weight.cols() == embedding.cols();
     const TensorView& from = takes_embedding ? embedding : weight;
     return from.slice_rows(0, std::min(rows, from.rows()));
   };
-  // Layers whose weights have one shape are tuned together.
-  const auto with_every_layer = [&](Weight LayerWeights::*weight, TensorView LayerWeights::*bias,
-                                    const TensorView& y, bool accumulate) -> Status {
+  // Packed weights have nothing to choose from. Layers whose weights have one shape are tuned
+  // together.
+  const auto with_every_layer = [&](WeightStack LayerWeights::*weight,
+                                    TensorView LayerWeights::*bias, const TensorView& y,
+                                    bool accumulate) -> Status {
     std::map<std::pair<std::int64_t, std::int64_t>, std::vector<GemmArgs>> by_shape;
     for (std::int64_t index = 0; index < part_.spec.num_layers(); ++index) {
       const LayerWeights& w = weights_.layer(index);
-      const TensorView& data = (w.*weight).data;
-      std::vector<GemmArgs>& like = by_shape[{data.rows(), data.cols()}];
-      const TensorView x = rows_like(like.empty() ? data : like.front().w.data, y.rows());
-      like.push_back({x, w.*weight, bias == nullptr ? TensorView() : w.*bias,
-                      y.slice_rows(0, x.rows()).slice_cols(0, data.rows()), accumulate});
+      std::int64_t first = 0;
+      for (const Weight& part : (w.*weight).parts) {
+        const std::int64_t columns = part.rows();
+        const std::int64_t begin = std::exchange(first, first + columns);
+        if (!part.is_dense()) continue;
+        std::vector<GemmArgs>& like = by_shape[{columns, part.cols()}];
+        const TensorView x = rows_like(like.empty() ? part.data : like.front().w.data, y.rows());
+        const TensorView all = bias == nullptr ? TensorView() : w.*bias;
+        like.push_back({x, part, all.rank == 0 ? all : all.slice_cols(begin, columns),
+                        y.slice_rows(0, x.rows()).slice_cols(0, columns), accumulate});
+      }
     }
     for (const auto& [shape, like] : by_shape) TANDEM_TRY(stream.tune_gemm(like));
     return {};
@@ -290,12 +299,15 @@ Status Model::tune(Stream& stream) {
   if (part_.spec.layer_input_size() > 0) {
     TANDEM_TRY(with_every_layer(&LayerWeights::input_gate, nullptr, work_.input_gate, false));
     TANDEM_TRY(with_every_layer(&LayerWeights::input_projection, nullptr, work_.sum, false));
-    const Weight& projection = weights_.layer_inputs().projection;
-    const TensorView x = rows_like(projection.data, work_.projected.rows());
-    const GemmArgs like{x, projection, {}, work_.projected.slice_rows(0, x.rows())};
-    TANDEM_TRY(stream.tune_gemm({&like, 1}));
+    const Weight& projection = weights_.layer_inputs().projection.front();
+    if (projection.is_dense()) {
+      const TensorView x = rows_like(projection.data, work_.projected.rows());
+      const GemmArgs like{x, projection, {}, work_.projected.slice_rows(0, x.rows())};
+      TANDEM_TRY(stream.tune_gemm({&like, 1}));
+    }
   }
   const Weight& head = weights_.head();
+  if (!head.is_dense()) return {};
   const TensorView& y = whole ? work_.logits : shared_.logits;
   const TensorView x = rows_like(head.data, y.rows());
   const GemmArgs like{x, head, {}, y.slice_rows(0, x.rows())};

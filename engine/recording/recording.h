@@ -36,6 +36,7 @@ struct ModelSource {
   std::string path;         // the checkpoint's folder, or the name of a shape
   std::string load_format;  // "auto", or "dummy": random weights from `seed`
   std::int64_t seed = 0;
+  std::string weights = "bf16";  // the format of random weights
 };
 
 // Selects whether and where an engine records.
@@ -62,6 +63,7 @@ void each_setting(Settings& s, const Visit& visit) {
   visit(s.source.path);
   visit(s.source.load_format);
   visit(s.source.seed);
+  visit(s.source.weights);
   visit(s.dtype);
   visit(s.hidden_size);
   visit(s.num_layers);

@@ -117,11 +117,11 @@ Status check_loaded(const ModelSpec& spec, const WeightSource& source,
     }
     return {};
   };
-  TANDEM_TRY(same("model.embed_tokens.weight", weights.embedding()));
+  TANDEM_TRY(same("model.embed_tokens.weight", weights.embedding().data));
   TANDEM_TRY(same("lm_head.weight", weights.head().data));
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     TANDEM_TRY(same(fmt::format("model.layers.{}.mlp.down_proj.weight", layer),
-                    weights.layer(layer).down.data));
+                    weights.layer(layer).down.front().data));
   }
   return {};
 }

@@ -42,6 +42,7 @@ Result<int> replay(const std::string& file, EngineSettings settings) {
   if (settings.model.empty()) settings.model = source.path;
   settings.load_format = source.load_format;
   settings.seed = source.seed;
+  settings.weights = source.weights;
   TANDEM_ASSIGN(const ModelSpec spec, find_model_spec(settings.model));
   TANDEM_ASSIGN(const std::unique_ptr<WeightSource> weights, open_weights(settings, spec));
   TANDEM_ASSIGN(const std::unique_ptr<Device> device, make_device(settings));

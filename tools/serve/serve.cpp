@@ -166,8 +166,9 @@ Result<std::string> identify_base(const EngineSettings& engine, const ServerSett
   const std::string chat_template =
       setup.chat_templates == nullptr ? std::string() : setup.chat_templates->sources();
   if (engine.load_format == "dummy") {
+    const std::string also = engine.weights == "bf16" ? "" : engine.weights;
     return dummy_base_identity(engine.model, static_cast<std::uint64_t>(engine.seed),
-                               chat_template);
+                               also + chat_template);
   }
   const auto begin = std::chrono::steady_clock::now();
   Result<std::string> identity = base_identity(

@@ -64,6 +64,10 @@ void add_model_settings(SettingsTable& table, EngineSettings& s) {
            "dummy: random weights in the shape of config.json; no weight files are read")
       .choices({"auto", "dummy"});
   table
+      .add(s.weights, "weights",
+           "format of dummy weights. bf16: not quantised; w8, w4: 8 and 4 bits in groups of 128")
+      .choices({"bf16", "fp8", "w8", "w4", "nf4"});
+  table
       .add(s.chat_template, "chat_template",
            "Jinja template for all chats; it replaces the checkpoint's and the adapters' own")
       .meta("FILE");

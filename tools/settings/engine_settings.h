@@ -24,6 +24,7 @@ struct EngineSettings {
   std::string served_model_name;  // empty: the folder's name
   std::string dtype = "auto";
   std::string load_format = "auto";
+  std::string weights = "bf16";  // of dummy weights
   std::int64_t seed = 0;
   std::string chat_template;  // file; empty: the checkpoint's own
   std::string special_tokens_in_content = "tokens";

@@ -341,8 +341,13 @@ Result<ModelSpec> find_model_spec(const std::string& model) {
 Result<std::unique_ptr<WeightSource>> open_weights(const EngineSettings& settings,
                                                    const ModelSpec& spec) {
   if (settings.load_format == "dummy") {
-    return make_dummy_weights(static_cast<std::uint64_t>(settings.seed),
-                              spec.norm_adds_one ? 0 : 1);
+    return make_dummy_weights(static_cast<std::uint64_t>(settings.seed), spec.norm_adds_one ? 0 : 1,
+                              parse_dummy_format(settings.weights).value());
+  }
+  if (settings.weights != "bf16") {
+    return invalid(
+        "weights: '{}' is for dummy weights; a checkpoint's format is read from its files",
+        settings.weights);
   }
   if (model_preset(settings.model) && !fs::is_directory(settings.model)) {
     return invalid(
@@ -360,7 +365,8 @@ Result<DType> choose_dtype(const EngineSettings& settings, const ModelSpec& spec
 }
 
 Result<EngineOptions> choose_engine_options(const EngineSettings& settings, const ModelSpec& spec,
-                                            DType dtype, const Device& device) {
+                                            DType dtype, const Device& device,
+                                            const WeightSource& weights) {
   if (settings.max_model_len > spec.max_position_embeddings) {
     return invalid("max_model_len: {} is more than the {} positions of the model; lower it",
                    settings.max_model_len, spec.max_position_embeddings);
@@ -369,7 +375,7 @@ Result<EngineOptions> choose_engine_options(const EngineSettings& settings, cons
       settings.max_model_len > 0 ? settings.max_model_len : spec.max_position_embeddings;
   const std::size_t host_tier_bytes = choose_host_tier_bytes(settings);
   TANDEM_ASSIGN(const PoolShape pool,
-                choose_pool(settings, spec, dtype, length, device, host_tier_bytes));
+                choose_pool(settings, spec, dtype, length, device, weights, host_tier_bytes));
   if (pool.num_pages < pool.pages_for(length)) {
     if (settings.max_model_len > 0) {
       return invalid(
@@ -418,8 +424,9 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
   const Device& device = **std::ranges::min_element(
       setup->devices, {}, [](const auto& each) { return each->free_bytes(); });
   TANDEM_ASSIGN(setup->dtype, choose_dtype(settings, setup->spec, device.info().is_cuda));
+  TANDEM_ASSIGN(const std::unique_ptr<WeightSource> weights, open_weights(settings, setup->spec));
   TANDEM_ASSIGN(EngineOptions options,
-                choose_engine_options(settings, setup->spec, setup->dtype, device));
+                choose_engine_options(settings, setup->spec, setup->dtype, device, *weights));
   TANDEM_ASSIGN(options.handoff, choose_handoff(settings, setup->spec, setup->dtype, device.info(),
                                                 setup->model_name, setup->cores.plan));
   options.handoff.place = worker_placer(setup->cores);
@@ -436,13 +443,16 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
         .status();
   }));
   options.recording = {settings.record_steps,
-                       {settings.model, settings.load_format, settings.seed}};
-  TANDEM_ASSIGN(const std::unique_ptr<WeightSource> weights, open_weights(settings, setup->spec));
+                       {settings.model, settings.load_format, settings.seed, settings.weights}};
   if (const std::uint64_t packed = weights->packed_bytes(); packed > 0) {
-    log::info(
-        "{} of quantised weights are converted to {}: all weights take {}",
-        bytes_text(static_cast<double>(packed)), to_string(setup->dtype),
-        bytes_text(static_cast<double>(ModelWeights::bytes_needed(setup->spec, {}, setup->dtype))));
+    const auto needed = static_cast<double>(
+        ModelWeights::bytes_needed(setup->spec, {}, setup->dtype, *weights, device));
+    const auto dense =
+        static_cast<double>(ModelWeights::bytes_needed(setup->spec, {}, setup->dtype));
+    const std::string_view what = needed < dense ? "stay packed" : "are converted";
+    log::info("{} of quantised weights {}: all weights take {}, and would take {} in {}",
+              bytes_text(static_cast<double>(packed)), what, bytes_text(needed), bytes_text(dense),
+              to_string(setup->dtype));
   }
   TANDEM_ASSIGN(setup->tokenizer, open_tokenizer(settings));
   add_tokenizer_end(settings.model, *setup->tokenizer, setup->spec);

@@ -68,6 +68,7 @@ Result<ModelSpec> find_model_spec(const std::string& model);
 Result<DType> choose_dtype(const EngineSettings& settings, const ModelSpec& spec, bool on_gpu);
 // Chooses a context length and a number of pages that fit the settings and the memory; logs them.
 Result<EngineOptions> choose_engine_options(const EngineSettings& settings, const ModelSpec& spec,
-                                            DType dtype, const Device& device);
+                                            DType dtype, const Device& device,
+                                            const WeightSource& weights);
 
 }  // namespace tandem

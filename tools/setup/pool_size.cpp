@@ -53,7 +53,7 @@ Result<std::int64_t> pages_of_setting(const EngineSettings& settings, const Pool
 
 Result<PoolShape> choose_pool(const EngineSettings& settings, const ModelSpec& spec, DType dtype,
                               std::int64_t max_model_len, const Device& device,
-                              std::size_t host_tier_bytes) {
+                              const WeightSource& source, std::size_t host_tier_bytes) {
   const Shard shard{0, static_cast<std::int32_t>(settings.tensor_parallel)};  // the largest
   const PoolLayout layout =
       PoolLayout::of(shape_of_shard(spec, shard.size), dtype, engine_defaults::kPageTokens);
@@ -69,7 +69,8 @@ Result<PoolShape> choose_pool(const EngineSettings& settings, const ModelSpec& s
       static_cast<double>(gpu ? device.free_bytes()
                               : std::min(device.info().memory_bytes, available_memory()) /
                                     static_cast<std::size_t>(shard.size));
-  const auto weights = static_cast<double>(ModelWeights::bytes_needed(spec, shard, dtype));
+  const auto weights =
+      static_cast<double>(ModelWeights::bytes_needed(spec, shard, dtype, source, device));
   const auto work = static_cast<double>(Model::workspace_bytes(spec, shard, dtype, limits));
   const double left = memory - weights - work;
   const auto page_bytes = static_cast<double>(layout.page_bytes);

@@ -17,6 +17,6 @@ namespace tandem {
 // `host_tier_bytes` exceed a container's memory limit.
 Result<PoolShape> choose_pool(const EngineSettings& settings, const ModelSpec& spec, DType dtype,
                               std::int64_t max_model_len, const Device& device,
-                              std::size_t host_tier_bytes);
+                              const WeightSource& source, std::size_t host_tier_bytes);
 
 }  // namespace tandem

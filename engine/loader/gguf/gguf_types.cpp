@@ -19,6 +19,8 @@
 #include <array>
 #include <cstring>
 
+#include "engine/loader/gguf/gguf_blocks.h"
+
 namespace tandem {
 namespace {
 
@@ -78,19 +80,6 @@ void old_to_float(const std::byte* block, std::size_t num_blocks, float* out) {
   }
 }
 
-struct GroupScale {
-  unsigned scale, offset;  // 6 bits each
-};
-
-// The first four groups have their six bits in one byte; those of the others are a half of the
-// last four bytes, and the two upper bits of the first eight.
-GroupScale group_scale(const std::byte* scales, std::size_t group) {
-  const auto at = [&](std::size_t i) { return byte_at(scales + i); };
-  if (group < 4) return {at(group) & 63U, at(group + 4) & 63U};
-  return {(at(group + 4) & 15U) | at(group - 4) >> 6 << 4,
-          at(group + 4) >> 4 | at(group) >> 6 << 4};
-}
-
 // Q4_K and Q5_K.
 template <bool kHasFifthBits>
 void k_to_float(const std::byte* block, std::size_t num_blocks, float* out) {
@@ -100,7 +89,7 @@ void k_to_float(const std::byte* block, std::size_t num_blocks, float* out) {
     const float d = half_at(block);
     const float m = half_at(block + 2);
     for (std::size_t group = 0; group < 8; ++group) {
-      const GroupScale six = group_scale(block + 4, group);
+      const GgufGroup six = gguf_group(block + 4, group);
       const float scale = d * as_float(six.scale);
       const float offset = m * as_float(six.offset);
       const std::byte* const low = block + kLowAt + group / 2 * 32;

@@ -93,6 +93,17 @@ void offer(LayerStep& step, const AdaptedLinear& linear) {
   step.stream.offer(args);
 }
 
+void multiply(LayerStep& step, const AdaptedLinear& linear) {
+  std::int64_t first = 0;
+  for (const Weight& part : linear.w.parts) {
+    const TensorView bias =
+        linear.bias.rank == 0 ? linear.bias : linear.bias.slice_cols(first, part.rows());
+    const TensorView y = linear.y.slice_cols(first, part.rows());
+    step.stream.gemm({linear.x, part, bias, y, linear.accumulate});
+    first += part.rows();
+  }
+}
+
 LoraArgs lora_args(const LayerStep& step, const AdaptedLinear& linear, bool offered) {
   const StepInput& input = step.input;
   const ModuleTable& modules = step.part.spec.modules;
@@ -155,7 +166,7 @@ bool has_deltas(const LayerStep& step, std::int64_t layer, Site site) {
 void run(LayerStep& step, const AdaptedLinear& linear) {
   const bool offered = is_offered(step.handoff, linear.layer, linear.site);
   if (offered) offer(step, linear);
-  step.stream.gemm({linear.x, linear.w, linear.bias, linear.y, linear.accumulate});
+  multiply(step, linear);
   if (!has_deltas(step, linear.layer, linear.site)) return;
   const LoraArgs args = lora_args(step, linear, offered);
   add_deltas(step, linear.site, args);

@@ -7,7 +7,7 @@
 
 #include "engine/loader/adapter.h"
 #include "engine/model/layers/layer_step.h"
-#include "gpu/weight.h"
+#include "engine/model/weights/weight_stack.h"
 
 namespace tandem {
 
@@ -18,7 +18,7 @@ struct AdaptedLinear {
   std::int64_t layer;
   Site site;
   const TensorView& x;
-  const Weight& w;
+  const WeightStack& w;
   const TensorView& bias;
   const TensorView& y;
   bool accumulate;

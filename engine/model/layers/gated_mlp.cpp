@@ -10,7 +10,7 @@ void gated_mlp(LayerStep& step, const Layer& layer, const BlockInput& next) {
   const std::int64_t size = spec.size;
   const TensorView gate_up = step.work.gate_up.slice_cols(0, 2 * size);
   const TensorView activation = step.work.activation.slice_cols(0, size);
-  if (spec.bias || has_deltas(step, layer.index, Site::gate_up)) {
+  if (spec.bias || !w.gate_up.is_one() || has_deltas(step, layer.index, Site::gate_up)) {
     run(step, {layer.index,
                Site::gate_up,
                step.work.x,
@@ -21,7 +21,7 @@ void gated_mlp(LayerStep& step, const Layer& layer, const BlockInput& next) {
                {gate_up.slice_cols(0, size), gate_up.slice_cols(size, size)}});
     step.stream.swiglu({gate_up, activation, spec.activation});
   } else {
-    step.stream.gemm_swiglu({step.work.x, w.gate_up, gate_up, activation, spec.activation});
+    step.stream.gemm_swiglu({step.work.x, w.gate_up.front(), gate_up, activation, spec.activation});
   }
   const SumTarget sum = sum_target(step, step.shared.fed, w.mlp_out_norm);
   run(step,

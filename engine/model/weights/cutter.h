@@ -14,11 +14,14 @@ class Cutter {
  public:
   explicit Cutter(std::byte* base) : base_(base) {}
 
-  std::byte* take(DType type, std::int64_t elements) {
+  std::byte* take(std::size_t bytes) {
     std::byte* const piece = base_ + bytes_;
     // 256 bytes are the largest alignment that cuBLAS or the vector loads of any device need.
-    bytes_ += (static_cast<std::size_t>(elements) * size_of(type) + 255) / 256 * 256;
+    bytes_ += (bytes + 255) / 256 * 256;
     return piece;
+  }
+  std::byte* take(DType type, std::int64_t elements) {
+    return take(static_cast<std::size_t>(elements) * size_of(type));
   }
   TensorView take(DType type, std::int64_t rows, std::int64_t cols) {
     return {take(type, rows * cols), type, {rows, cols}};

@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <span>
 #include <string_view>
 #include <utility>
 
+#include "engine/loader/quantised/packed_rows.h"
 #include "engine/model/weights/cutter.h"
+#include "engine/model/weights/packed_columns.h"
 
 namespace tandem {
 namespace {
@@ -16,11 +20,22 @@ struct Part {
   std::int64_t rows;
   std::int64_t first = 0;
   std::int64_t all = 0;  // 0: the part is the whole tensor
+
+  std::int64_t stored_rows() const { return all > 0 ? all : rows; }
 };
 
 std::int64_t rows_of(const std::vector<Part>& parts) {
   std::int64_t rows = 0;
   for (const Part& part : parts) rows += part.rows;
+  return rows;
+}
+
+// Rows [first, first + count) of a weight.
+Weight rows_of(const Weight& weight, std::int64_t first, std::int64_t count) {
+  if (weight.is_dense()) return weight.data.slice_rows(first, count);
+  Weight rows = weight;
+  rows.packed = rows_from(weight.packed, weight.form, weight.packed_cols, first);
+  rows.packed_rows = count;
   return rows;
 }
 
@@ -32,30 +47,51 @@ struct Projection {
   SpreadRuns spread;  // of all shards' rows
 };
 
+// The columns of a matrix: `runs` of the checkpoint's `all`, or all of them as they are.
+struct Columns {
+  std::int64_t count;
+  SpreadRuns runs = {};
+  std::int64_t all = 0;
+  bool in_order = false;  // rows are read as they are, as those of an embedding
+
+  std::int64_t stored() const { return runs.empty() ? count : all; }
+};
+
 // Places tensors one after another. With a null base it only measures.
 class Layout {
  public:
-  Layout(std::byte* base, DType dtype) : cutter_(base), dtype_(dtype) {}
+  Layout(std::byte* base, DType dtype, const WeightForms& forms)
+      : cutter_(base), dtype_(dtype), forms_(forms) {}
 
-  // A matrix made of parts of the checkpoint, stacked along the first dimension. `columns` of its
-  // `all_cols` become the `cols` of the matrix; empty: they are the same.
-  TensorView matrix(const std::vector<Part>& parts, std::int64_t cols,
-                    const SpreadRuns& columns = {}, std::int64_t all_cols = 0) {
-    const TensorView whole = cutter_.take(dtype_, rows_of(parts), cols);
-    std::int64_t row = 0;
-    for (const Part& part : parts) {
-      pieces_.push_back({part.name,
-                         {part.all > 0 ? part.all : part.rows, columns.empty() ? cols : all_cols},
-                         part.first,
-                         whole.slice_rows(row, part.rows),
-                         columns});
-      row += part.rows;
+  // A matrix made of parts of the checkpoint, stacked along the first dimension.
+  WeightStack matrix(const std::vector<Part>& parts, const Columns& columns) {
+    WeightStack stack;
+    const std::int64_t cols = columns.count;
+    for (std::size_t first = 0; first < parts.size();) {
+      const std::optional<PackedForm> form = form_of(parts[first], columns);
+      std::size_t end = first + 1;
+      while (end < parts.size() && joins(parts[end], form, columns)) ++end;
+      const std::vector<Part> like(parts.begin() + static_cast<std::ptrdiff_t>(first),
+                                   parts.begin() + static_cast<std::ptrdiff_t>(end));
+      const Weight whole = form ? packed(*form, rows_of(like), cols)
+                                : Weight(cutter_.take(dtype_, rows_of(like), cols));
+      std::int64_t row = 0;
+      for (const Part& part : like) {
+        pieces_.push_back({part.name,
+                           {part.stored_rows(), columns.stored()},
+                           part.first,
+                           rows_of(whole, row, part.rows),
+                           columns.runs});
+        row += part.rows;
+      }
+      stack.parts.push_back(whole);
+      first = end;
     }
-    return whole;
+    return stack;
   }
   TensorView norm(std::string name, std::int64_t size, bool adds_one) {
     const TensorView whole(cutter_.take(DType::f32, size), DType::f32, {size});
-    pieces_.push_back({std::move(name), {size}, 0, whole, {}, adds_one ? 1.0F : 0.0F});
+    pieces_.push_back({std::move(name), {size}, 0, Weight(whole), {}, adds_one ? 1.0F : 0.0F});
     return whole;
   }
   TensorView bias(const std::vector<Part>& parts) { return vector(parts, dtype_); }
@@ -64,10 +100,8 @@ class Layout {
     const TensorView whole(cutter_.take(dtype, size), dtype, {size});
     std::int64_t at = 0;
     for (const Part& part : parts) {
-      pieces_.push_back({part.name,
-                         {part.all > 0 ? part.all : part.rows},
-                         part.first,
-                         whole.slice_cols(at, part.rows)});
+      pieces_.push_back(
+          {part.name, {part.stored_rows()}, part.first, Weight(whole.slice_cols(at, part.rows))});
       at += part.rows;
     }
     return whole;
@@ -81,11 +115,57 @@ class Layout {
 
   std::size_t bytes() const { return cutter_.bytes(); }
   std::vector<WeightPiece> take_pieces() { return std::move(pieces_); }
+  std::vector<SharedPiece> take_shared() { return std::move(shared_); }
 
  private:
+  // Nothing if the part becomes dense: rows of zeros do, unless they join others.
+  std::optional<PackedForm> form_of(const Part& part, const Columns& columns) const {
+    if (part.name.empty() || !forms_) return std::nullopt;
+    const std::array<std::int64_t, 2> shape = {part.stored_rows(), columns.stored()};
+    std::optional<PackedForm> packed = forms_(part.name, shape);
+    if (!packed || (columns.runs.empty() && !columns.in_order)) return packed;
+    const bool cuts = !columns.runs.empty();
+    if (!packed->order.empty() ||
+        (cuts && !can_cut(packed->form, columns.all, columns.runs, columns.count))) {
+      packed.reset();
+    }
+    return packed;
+  }
+  bool joins(const Part& part, const std::optional<PackedForm>& form,
+             const Columns& columns) const {
+    if (part.name.empty()) return !form || has_zero_rows(form->form);
+    return form_of(part, columns) == form;
+  }
+
+  Weight packed(const PackedForm& packed, std::int64_t rows, std::int64_t cols) {
+    Weight weight;
+    weight.form = packed.form;
+    weight.packed_rows = rows;
+    weight.packed_cols = cols;
+    PackedPointers arrays = {};
+    const PackedSizes sizes = packed_row_bytes(packed.form, cols);
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+      if (sizes[i] > 0) arrays[i] = cutter_.take(static_cast<std::size_t>(rows * sizes[i]));
+    }
+    weight.packed = arrays_at(arrays);
+    weight.table = share(packed.table);
+    weight.order = share(packed.order);
+    return weight;
+  }
+  template <typename T>
+  const T* share(const std::vector<T>& values) {
+    if (values.empty()) return nullptr;
+    const auto bytes = std::as_bytes(std::span(values));
+    std::byte* const target = cutter_.take(bytes.size());
+    shared_.push_back({{bytes.begin(), bytes.end()}, target});
+    return reinterpret_cast<const T*>(target);
+  }
+
   Cutter cutter_;
   DType dtype_;
+  const WeightForms& forms_;
   std::vector<WeightPiece> pieces_;
+  std::vector<SharedPiece> shared_;
 };
 
 // The tensors of one layer, with the family's names.
@@ -107,8 +187,8 @@ class LayerLayout {
     return layout_.norm(shares({heads}, ".weight"), norm_adds_one_);
   }
   // This rank's rows of each of these projections, stacked. Their numbers of rows are the rank's.
-  TensorView columns(const Projections& projections, std::int64_t in) {
-    return layout_.matrix(shares(projections, ".weight"), in);
+  WeightStack columns(const Projections& projections, std::int64_t in) {
+    return layout_.matrix(shares(projections, ".weight"), {in});
   }
   TensorView biases(const Projections& projections) {
     return layout_.bias(shares(projections, ".bias"));
@@ -119,16 +199,16 @@ class LayerLayout {
   }
   // This rank's columns of a projection whose results the ranks add up. `in`: its columns, as a
   // projection has rows.
-  TensorView rows(std::string_view name, std::int64_t out, const Projection& in) {
+  WeightStack rows(std::string_view name, std::int64_t out, const Projection& in) {
     if (in.spread.empty() && shard_.is_whole()) return whole(name, out, in.rows);
     SpreadRuns columns = cut_spread(spread_of(in), shard_.rank * in.rows, in.rows);
     // A shard of zeros alone reads a column, which falls outside.
     if (columns.empty()) columns = {{0, 0, 0}};
-    return layout_.matrix({{weight(name), out}}, in.rows, columns, in.stored);
+    return layout_.matrix({{weight(name), out}}, {in.rows, columns, in.stored});
   }
   // All of a projection that every shard computes.
-  TensorView whole(std::string_view name, std::int64_t out, std::int64_t in) {
-    return layout_.matrix({{weight(name), out}}, in);
+  WeightStack whole(std::string_view name, std::int64_t out, std::int64_t in) {
+    return layout_.matrix({{weight(name), out}}, {in});
   }
   TensorView whole_bias(std::string_view name, std::int64_t size) {
     return layout_.bias({{prefix_ + std::string(name) + ".bias", size}});
@@ -234,21 +314,25 @@ LayerWeights lay_out_layer(Layout& layout, const ModelSpec& spec, const LayerSpe
 
 }  // namespace
 
-WeightLayout lay_out_weights(const ModelSpec& spec, Shard shard, DType dtype, std::byte* base) {
-  Layout layout(base, dtype);
+WeightLayout lay_out_weights(const ModelSpec& spec, Shard shard, DType dtype, std::byte* base,
+                             const WeightForms& forms) {
+  Layout layout(base, dtype, forms);
   const VocabRange vocab = vocab_of_shard(spec, shard);
-  const auto of_vocab = [&](std::string name, std::int64_t cols) {
-    return layout.matrix({{std::move(name), vocab.count, vocab.first, spec.vocab_size}}, cols);
+  const auto of_vocab = [&](std::string name, const Columns& columns) {
+    return layout.matrix({{std::move(name), vocab.count, vocab.first, spec.vocab_size}}, columns)
+        .front();
   };
   const std::string root(spec.names.root);
   const ModelSpec shape = shape_of_shard(spec, shard.size);
   WeightLayout result;
-  result.embedding = of_vocab(root + std::string(spec.names.embedding), spec.hidden_size);
+  result.embedding = of_vocab(root + std::string(spec.names.embedding),
+                              {.count = spec.hidden_size, .in_order = true});
   if (const std::int64_t size = spec.layer_input_size(); size > 0) {
     const std::int64_t parts = spec.num_layers() * size;
-    result.layer_inputs.table = of_vocab(root + std::string(spec.names.layer_inputs), parts);
+    result.layer_inputs.table =
+        of_vocab(root + std::string(spec.names.layer_inputs), {.count = parts, .in_order = true});
     result.layer_inputs.projection = layout.matrix(
-        {{root + std::string(spec.names.layer_input_projection), parts}}, spec.hidden_size);
+        {{root + std::string(spec.names.layer_input_projection), parts}}, {spec.hidden_size});
     result.layer_inputs.norm =
         layout.norm(root + std::string(spec.names.layer_input_norm), size, spec.norm_adds_one);
   }
@@ -257,10 +341,12 @@ WeightLayout lay_out_weights(const ModelSpec& spec, Shard shard, DType dtype, st
   }
   result.final_norm =
       layout.norm(root + std::string(spec.names.final_norm), spec.hidden_size, spec.norm_adds_one);
-  result.head = spec.tie_word_embeddings ? result.embedding
-                                         : of_vocab(std::string(spec.names.head), spec.hidden_size);
+  result.head = spec.tie_word_embeddings
+                    ? result.embedding
+                    : of_vocab(std::string(spec.names.head), {spec.hidden_size});
   result.bytes = layout.bytes();
   result.pieces = layout.take_pieces();
+  result.shared = layout.take_shared();
   return result;
 }
 

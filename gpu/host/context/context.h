@@ -25,6 +25,7 @@ struct OpContext {
   // True if the CPU multiplies bf16 matrices much faster than f32 ones (AMX).
   bool native_bf16 = false;
   std::vector<WorkerScratch> workers;  // one per thread of the pool
+  AlignedBytes ordered;                // activations in the order of a weight's places
   AlignedBytes rows;                   // activations as float
   AlignedBytes partial;                // results that tasks leave for a second pass
 

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "gpu/host/kernels/kernels.h"
+#include "gpu/host/kernels/packed.h"
 #include "gpu/host/ops/operations.h"
 #include "gpu/host/ops/row_ranges.h"
 
@@ -32,8 +33,12 @@ void embed(OpContext& context, const EmbedArgs& args) {
                         static_cast<std::size_t>(width) * size_of(args.out.dtype));
             continue;
           }
-          convert(args.table.data.dtype, args.table.data.row_bytes(id), args.out.dtype,
-                  args.out.row_bytes(t), static_cast<std::size_t>(width));
+          if (args.table.is_dense()) {
+            convert(args.table.data.dtype, args.table.data.row_bytes(id), args.out.dtype,
+                    args.out.row_bytes(t), static_cast<std::size_t>(width));
+          } else {
+            unpack_rows(args.table, id, 1, args.out.dtype, args.out.row_bytes(t), width);
+          }
           if (args.scale != 1) {
             scale_row(reinterpret_cast<float*>(args.out.row_bytes(t)), width, args.scale);
           }

@@ -2,13 +2,16 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cmath>
 #include <fstream>
 #include <numeric>
 #include <sstream>
 #include <thread>
 
+#include "engine/loader/quantised/packed_rows.h"
 #include "engine/model/families/registry.h"
+#include "tests/gpu/reference/packed_twin.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/temp_dir.h"
 
@@ -264,6 +267,55 @@ TEST(DummyWeights, AgreeAcrossTypesUpToRounding) {
   const auto rounded = read(*source, "w", {3, 1000}, DType::bf16);
   for (std::size_t i = 0; i < exact.size(); ++i) {
     EXPECT_EQ(rounded[i], to_float(from_float<bf16>(exact[i])));
+  }
+}
+
+constexpr DummyFormat kDummyFormats[] = {DummyFormat::fp8, DummyFormat::w8, DummyFormat::w4,
+                                         DummyFormat::nf4};
+constexpr char kProjection[] = "model.layers.0.mlp.up_proj.weight";
+
+TEST(DummyWeights, OfAFormatHaveTheNumbersOfTheirPackedRows) {
+  for (const DummyFormat format : kDummyFormats) {
+    SCOPED_TRACE(static_cast<int>(format));
+    const auto source = make_dummy_weights(3, 1, format);
+    const std::int64_t shape[] = {300, 192};  // the last affine group is short
+    const auto values = read(*source, kProjection, {300, 192});
+    const std::optional<PackedForm> packed = source->form_of(kProjection, shape);
+    ASSERT_TRUE(packed.has_value());
+    const PackedSizes sizes = packed_row_bytes(packed->form, 192);
+    constexpr std::int64_t kFirst = 17, kCount = 200;
+    std::array<std::vector<std::byte>, kPackedArrays> memory;
+    PackedPointers pointers = {};
+    for (std::size_t i = 0; i < kPackedArrays; ++i) {
+      memory[i].resize(static_cast<std::size_t>(sizes[i] * kCount));
+      if (sizes[i] > 0) pointers[i] = memory[i].data();
+    }
+    Weight weight;
+    weight.form = packed->form;
+    weight.packed = arrays_at(pointers);
+    weight.packed_rows = kCount;
+    weight.packed_cols = 192;
+    ASSERT_TRUE(source->read_packed(kProjection, shape, kFirst, kCount, weight.packed).ok());
+    for (std::int64_t row = 0; row < kCount; ++row) {
+      const std::vector<float> got = reference::row_of(weight, row);
+      const auto want = values.begin() + (kFirst + row) * 192;
+      ASSERT_TRUE(std::equal(got.begin(), got.end(), want)) << row;
+    }
+  }
+}
+
+TEST(DummyWeights, OfAFormatHaveTheSpreadOfAnInitialisation) {
+  for (const DummyFormat format : kDummyFormats) {
+    const auto source = make_dummy_weights(3, 1, format);
+    double squares = 0;
+    const auto values = read(*source, kProjection, {1000, 256});
+    for (const float v : values) squares += double{v} * v;
+    EXPECT_NEAR(std::sqrt(squares / static_cast<double>(values.size()) * 256), 1, 0.02)
+        << static_cast<int>(format);
+    const std::int64_t shape[] = {1000, 256};
+    EXPECT_FALSE(source->form_of("model.embed_tokens.weight", shape).has_value());
+    const std::int64_t ragged[] = {1000, 100};
+    EXPECT_FALSE(source->form_of(kProjection, ragged).has_value());
   }
 }
 

@@ -12,6 +12,7 @@
 #include "engine/model/weights/model_weights.h"
 #include "gpu/host/host_device.h"
 #include "tests/support/gguf_of_checkpoint.h"
+#include "tests/support/same_weights.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {
@@ -43,26 +44,27 @@ bool same(const TensorView& a, const TensorView& b) {
                       static_cast<std::size_t>(a.num_elements()) * size_of(a.dtype)) == 0);
 }
 
-void expect_same(const ModelWeights& a, const ModelWeights& b, std::int64_t layers) {
-  EXPECT_TRUE(same(a.embedding(), b.embedding()));
-  EXPECT_TRUE(same(a.head().data, b.head().data));
+void expect_same(const ModelWeights& a, const ModelWeights& b, std::int64_t layers,
+                 DType dtype = DType::f32) {
+  EXPECT_TRUE(test::same(a.embedding(), b.embedding(), dtype));
+  EXPECT_TRUE(test::same(a.head(), b.head(), dtype));
   EXPECT_TRUE(same(a.final_norm(), b.final_norm()));
   for (std::int64_t i = 0; i < layers; ++i) {
     SCOPED_TRACE(i);
     const LayerWeights& x = a.layer(i);
     const LayerWeights& y = b.layer(i);
     EXPECT_TRUE(same(x.attention_norm, y.attention_norm));
-    EXPECT_TRUE(same(x.qkv.data, y.qkv.data));
+    EXPECT_TRUE(test::same(x.qkv, y.qkv, dtype));
     EXPECT_TRUE(same(x.qkv_bias, y.qkv_bias));
     EXPECT_TRUE(same(x.q_norm, y.q_norm));
     EXPECT_TRUE(same(x.k_norm, y.k_norm));
-    EXPECT_TRUE(same(x.o.data, y.o.data));
+    EXPECT_TRUE(test::same(x.o, y.o, dtype));
     EXPECT_TRUE(same(x.o_bias, y.o_bias));
     EXPECT_TRUE(same(x.attention_out_norm, y.attention_out_norm));
     EXPECT_TRUE(same(x.mlp_norm, y.mlp_norm));
-    EXPECT_TRUE(same(x.gate_up.data, y.gate_up.data));
+    EXPECT_TRUE(test::same(x.gate_up, y.gate_up, dtype));
     EXPECT_TRUE(same(x.gate_up_bias, y.gate_up_bias));
-    EXPECT_TRUE(same(x.down.data, y.down.data));
+    EXPECT_TRUE(test::same(x.down, y.down, dtype));
     EXPECT_TRUE(same(x.down_bias, y.down_bias));
     EXPECT_TRUE(same(x.mlp_out_norm, y.mlp_out_norm));
   }
@@ -146,7 +148,14 @@ TEST_P(GgufFamilies, HaveTheDequantisedWeightsOfBlocks) {
   EXPECT_GT(packed->packed_bytes(), 5'000U);
   EXPECT_EQ(plain->packed_bytes(), 0U);
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    expect_same(load(spec, *packed, {}, dtype), load(spec, *plain, {}, dtype), spec.num_layers());
+    const ModelWeights kept = load(spec, *packed, {}, dtype);
+    const ModelWeights converted = load(spec, *plain, {}, dtype);
+    EXPECT_LT(kept.bytes(), converted.bytes());
+    expect_same(kept, converted, spec.num_layers(), dtype);
+  }
+  if (!check_shards(spec_, 2).ok()) return;
+  for (const std::int32_t rank : {0, 1}) {
+    expect_same(load(spec, *packed, {rank, 2}), load(spec, *plain, {rank, 2}), spec.num_layers());
   }
 }
 

@@ -179,10 +179,11 @@ Status time_constrained(EngineSettings settings, BenchReport& report) {
 }
 
 // H1 to H5. They run first in the process, because H5 judges its memory.
-Status measure_host_bars(Device& device, const ModelSpec& spec, DType dtype,
+Status measure_host_bars(Device& device, const ModelSpec& spec, DType dtype, DummyFormat weights,
                          const HostDeviceOptions& host, const EngineBenchSettings& bench_settings,
                          BenchReport& report) {
   ExecutorBenchOptions options;
+  options.weights = weights;
   options.batch = 8;
   options.context = static_cast<std::int32_t>(bench_settings.context);
   options.sets = {{"rank 16 all7", 16, all_modules(), options.batch}};  // kAdapterSet
@@ -238,12 +239,14 @@ Result<int> bench_engine(const EngineSettings& settings, const EngineBenchSettin
   TANDEM_ASSIGN(const DType dtype, choose_dtype(settings, spec, device->info().is_cuda));
   TANDEM_ASSIGN(const HostDeviceOptions host, choose_host_options(settings));
   BenchReport report("engine", command);
-  report.fact("model", fmt::format("{}, {}, dummy weights", settings.model, to_string(dtype)));
+  report.fact("model", fmt::format("{}, {}, dummy weights in {}", settings.model, to_string(dtype),
+                                   settings.weights));
   report.fact("threads", host.num_threads);
   report.fact("device", device->info().name);
 
   if (only.any("H")) {
-    TANDEM_TRY(measure_host_bars(*device, spec, dtype, host, bench_settings, report));
+    TANDEM_TRY(measure_host_bars(*device, spec, dtype, parse_dummy_format(settings.weights).value(),
+                                 host, bench_settings, report));
   }
   if (only.any("S1")) TANDEM_TRY(time_constrained(settings, report));
   // Runs only if it is named, because it needs many more rounds than the others.

@@ -164,6 +164,7 @@ class GpuBench {
     options.context = static_cast<std::int32_t>(options_.context);
     options.prefill_tokens = kPrompts.back().tokens;
     options.straight = true;
+    options.weights = parse_dummy_format(settings_.weights).value();
     if (only_.any("G2")) {
       options.sets = {{"rank 64 qkv", 64, qkv_modules(), kLoraBatch},
                       {"rank 16 all7", 16, all_modules(), kLoraBatch}};

@@ -97,6 +97,7 @@ class ShardBench {
 
   Status run_steps() {
     ExecutorBenchOptions options;
+    options.weights = parse_dummy_format(settings_.weights).value();
     options.batch = kMostSequences;
     options.context =
         static_cast<std::int32_t>(std::min(options_.context, spec_.max_position_embeddings - 1));

@@ -165,7 +165,8 @@ Status ExecutorBench::make_steps(std::span<Device* const> devices, DType dtype,
     options.record_at_start = true;
     options.tune_at_start = true;
   }
-  const auto weights = make_dummy_weights(options_.seed, spec_.norm_adds_one ? 0 : 1);
+  const auto weights =
+      make_dummy_weights(options_.seed, spec_.norm_adds_one ? 0 : 1, options_.weights);
   if (options_.straight) {
     return make_straight(options, *weights, dtype, *devices.front(), progress);
   }

@@ -43,6 +43,7 @@ struct ExecutorBenchOptions {
   // waited for, nothing is copied back, and logits can be read.
   bool straight = false;
   std::uint64_t seed = 1;
+  DummyFormat weights = DummyFormat::bf16;
 };
 
 // Has dummy weights, `batch` sequences with computed caches, and adapters. On a GPU decode steps

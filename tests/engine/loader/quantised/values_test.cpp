@@ -3,14 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <random>
 #include <span>
 #include <vector>
 
+#include "engine/loader/quantised/packed_form.h"
 #include "engine/loader/quantised/packed_matrix.h"
+#include "engine/loader/quantised/packed_rows.h"
 #include "engine/loader/safetensors/safetensors.h"
+#include "tests/gpu/reference/packed_twin.h"
 #include "tests/support/test_seed.h"
 
 namespace tandem {
@@ -76,6 +81,51 @@ ModuleTensors tensors_of(const SafetensorsFile& file) {
           }};
 }
 
+// [first, first + count)
+std::pair<std::int64_t, std::int64_t> pick_rows(std::mt19937_64& random, std::int64_t rows) {
+  const auto below = [&](std::int64_t most) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most));
+  };
+  const std::int64_t first = below(rows);
+  return {first, 1 + below(rows - first)};
+}
+
+// The floats of the matrix and of its form agree to the bit, but for a factor, which is multiplied
+// in another order.
+void expect_kept(const QuantisedMatrix& matrix) {
+  const std::optional<PackedForm> packed = packed_form(matrix);
+  ASSERT_TRUE(packed.has_value());
+  const auto [count, cols] =
+      std::visit([](const auto& m) { return std::pair(m.rows, m.cols); }, matrix);
+  const PackedSizes sizes = packed_row_bytes(packed->form, cols);
+  std::array<std::vector<std::byte>, kPackedArrays> memory;
+  PackedPointers pointers = {};
+  for (std::size_t i = 0; i < kPackedArrays; ++i) {
+    memory[i].resize(static_cast<std::size_t>(sizes[i] * count));
+    if (sizes[i] > 0) pointers[i] = memory[i].data();
+  }
+  Weight weight;
+  weight.form = packed->form;
+  weight.packed = arrays_at(pointers);
+  weight.packed_rows = count;
+  weight.packed_cols = cols;
+  weight.table = packed->table.empty() ? nullptr : packed->table.data();
+  weight.order = packed->order.empty() ? nullptr : packed->order.data();
+  pack(matrix, weight.packed);
+  std::vector<float> want(static_cast<std::size_t>(cols));
+  for (std::int64_t r = 0; r < count; ++r) {
+    dequantise(matrix, r, 1, want.data());
+    const std::vector<float> got = reference::row_of(weight, r);
+    for (std::size_t c = 0; c < want.size(); ++c) {
+      if (packed->form.scales.factor == 1) {
+        ASSERT_EQ(got[c], want[c]) << "row " << r << ", column " << c;
+      } else {
+        ASSERT_FLOAT_EQ(got[c], want[c]) << "row " << r << ", column " << c;
+      }
+    }
+  }
+}
+
 class QuantisedValues : public ::testing::TestWithParam<Values> {
  protected:
   void SetUp() override {
@@ -110,6 +160,57 @@ class QuantisedValues : public ::testing::TestWithParam<Values> {
 
 TEST_P(QuantisedValues, EqualTheExpectedFloatsToTheBit) {
   expect_rows(0, matrix_->rows());
+}
+
+// The blocks of these matrices of bitsandbytes run across rows.
+TEST_P(QuantisedValues, AreKeptByTheFormOfDevicesUnlessBlocksRunAcrossRows) {
+  std::mt19937_64 random(test_seed());
+  const Result<QuantisedMatrix> one = matrix_->read(0, 1);
+  ASSERT_TRUE(one.ok());
+  if (GetParam().scheme.packing == Packing::bnb_4bit) {
+    EXPECT_FALSE(packed_form(*one).has_value());
+    return;
+  }
+  for (int round = 0; round < 10; ++round) {
+    const auto [first, count] = pick_rows(random, matrix_->rows());
+    const Result<QuantisedMatrix> rows = matrix_->read(first, count);
+    ASSERT_TRUE(rows.ok());
+    ASSERT_EQ(packed_form(*rows), packed_form(*one)) << "all rows have one form";
+    expect_kept(*rows);
+  }
+}
+
+TEST(Codebooks, WhoseBlocksDivideRowsAreKeptByTheFormOfDevices) {
+  std::mt19937_64 random(test_seed());
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  for (const std::int64_t cols : {64, 192, 320, 704, 1024}) {
+    for (const bool nested : {false, true}) {
+      constexpr std::int64_t kRows = 40;
+      Codebook4 m{.rows = kRows, .cols = cols, .begin = 24 * cols, .block = 64};
+      for (float& value : m.codebook) value = uniform(random);
+      for (std::int64_t i = 0; i < kRows * cols / 2; ++i) {
+        m.codes.push_back(static_cast<std::uint8_t>(random()));
+      }
+      const std::int64_t first = m.begin / 64;
+      const std::int64_t end = first + kRows * cols / 64;
+      std::int64_t scales = end - first;
+      if (nested) {
+        m.nested_block = 256;
+        m.offset = 0.25F;
+        for (std::int64_t b = first; b < end; ++b) {
+          m.scale_codes.push_back(static_cast<std::uint8_t>(random()));
+        }
+        for (int i = 0; i < 256; ++i) m.map.push_back(uniform(random));
+        scales = (end + 255) / 256 - first / 256;
+      }
+      m.scales.bytes.resize(static_cast<std::size_t>(scales) * 4);
+      for (std::int64_t i = 0; i < scales; ++i) {
+        const float scale = uniform(random);
+        std::memcpy(m.scales.bytes.data() + i * 4, &scale, 4);
+      }
+      expect_kept(QuantisedMatrix(m));
+    }
+  }
 }
 
 TEST_P(QuantisedValues, AreTheSameInAnyRunOfRows) {

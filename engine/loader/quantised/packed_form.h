@@ -1,0 +1,29 @@
+// Quantised matrices in the forms that devices compute with (gpu/weight_form.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "engine/loader/quantised/quantised_matrix.h"
+#include "gpu/weight.h"
+
+namespace tandem {
+
+// The form of a matrix, and what all its rows share besides.
+struct PackedForm {
+  WeightForm form = {};
+  std::vector<float> table = {};         // [256] if form.scales has codes of a table
+  std::vector<std::int32_t> order = {};  // [cols], the column at each place; empty: in order
+  friend bool operator==(const PackedForm&, const PackedForm&) = default;
+};
+
+// Returns nothing if devices have no such form: blocks of codes that run across rows.
+std::optional<PackedForm> packed_form(const QuantisedMatrix& matrix);
+
+// Writes the rows of a matrix that has a form to arrays in host memory, whose first row is the
+// matrix's. Values are kept to the bit: only scales that several rows share are repeated.
+// Thread-safe.
+void pack(const QuantisedMatrix& matrix, const PackedArrays& target);
+
+}  // namespace tandem

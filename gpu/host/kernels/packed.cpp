@@ -1,0 +1,198 @@
+// Packed weights decoded in registers, and there stored or multiplied by. For few rows of x the
+// product is bound by reading the codes: 16 values of 4 bits take a shift, a lookup and a product
+// of AVX-512, about as long as memory takes for their 8 bytes.
+#include "gpu/host/kernels/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "gpu/host/kernels/packed.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+
+#include "gpu/host/kernels/packed-inl.h"
+#include "gpu/host/kernels/packed.h"
+#include "gpu/host/kernels/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tandem::host::HWY_NAMESPACE {
+namespace {
+
+template <typename Pointer>
+using Pointed = std::remove_pointer_t<Pointer>;
+
+static_assert(kPackedPad % kBlock == 0);
+
+template <typename Decoder, typename T>
+void unpack_typed(const Weight& weight, std::int64_t row, Numbers& numbers, T* target) {
+  const F32 d;
+  decode_rows<Decoder, 1>(
+      weight, row, &numbers,
+      [&](std::int64_t i, const Decoder(&decoders)[1]) HWY_ATTR {
+        VecF a;
+        VecF b;
+        decoders[0].block(i, a, b);
+        if constexpr (Decoder::kByParity) {
+          HWY_ALIGN float values[kBlock];
+          hn::StoreInterleaved2(a, b, d, values);
+          a = hn::Load(d, values);
+          b = hn::Load(d, values + kLanes);
+        }
+        store_f32(d, a, target + i);
+        store_f32(d, b, target + i + kLanes);
+      },
+      [&](std::int64_t i, std::int64_t n, const PackedRow* const(&rows)[1]) {
+        for (std::int64_t k = i; k < i + n; ++k) target[k] = from_float<T>(rows[0]->value(k));
+      });
+}
+
+void unpack_rows_simd(const Weight& weight, std::int64_t first, std::int64_t count, DType dtype,
+                      void* target, std::int64_t stride) {
+  Numbers numbers;
+  with_type(dtype, [&](auto* type) {
+    auto* const rows = static_cast<decltype(type)>(target);
+    with_decoder(weight, [&](auto* decoder) {
+      for (std::int64_t r = 0; r < count; ++r) {
+        unpack_typed<Pointed<decltype(decoder)>>(weight, first + r, numbers, rows + r * stride);
+      }
+    });
+  });
+}
+
+void arrange_row_simd(const Weight& weight, float* x) {
+  const F32 d;
+  with_decoder(weight, [&](auto* decoder) {
+    if (!Pointed<decltype(decoder)>::kByParity) return;
+    for (std::int64_t i = 0; i + kBlock <= weight.cols(); i += kBlock) {
+      VecF even;
+      VecF odd;
+      hn::LoadInterleaved2(d, x + i, even, odd);
+      hn::StoreU(even, d, x + i);
+      hn::StoreU(odd, d, x + i + kLanes);
+    }
+  });
+}
+
+// Outputs output to output + kOutputs - 1, for kRows rows of x.
+template <typename Decoder, int kRows, int kOutputs>
+void dot_outputs(const DotPacked& p, std::int64_t output, Numbers* numbers) {
+  const F32 d;
+  const float* HWY_RESTRICT const x = p.x;
+  const std::int64_t x_stride = p.x_stride;
+  VecF sums[kOutputs][kRows][2];
+  for (auto& of_output : sums) {
+    for (auto& of_row : of_output) of_row[0] = of_row[1] = hn::Zero(d);
+  }
+  const auto add = [&](std::int64_t i, int o, VecF a, VecF b) HWY_ATTR {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const float* const row = x + r * x_stride + i;
+      sums[o][r][0] = hn::MulAdd(hn::LoadU(d, row), a, sums[o][r][0]);
+      sums[o][r][1] = hn::MulAdd(hn::LoadU(d, row + kLanes), b, sums[o][r][1]);
+    }
+  };
+  decode_rows<Decoder, kOutputs>(
+      p.weight, p.first + output, numbers,
+      [&](std::int64_t i, const Decoder(&decoders)[kOutputs]) HWY_ATTR {
+#pragma GCC unroll 2
+        for (int o = 0; o < kOutputs; ++o) {
+          VecF a;
+          VecF b;
+          decoders[o].block(i, a, b);
+          add(i, o, a, b);
+        }
+      },
+      [&](std::int64_t i, std::int64_t n, const PackedRow* const(&rows)[kOutputs]) HWY_ATTR {
+        for (int o = 0; o < kOutputs; ++o) {
+          HWY_ALIGN float values[kBlock] = {};
+          for (std::int64_t k = 0; k < n; ++k) values[k] = rows[o]->value(i + k);
+          add(i, o, hn::Load(d, values), hn::Load(d, values + kLanes));
+        }
+      });
+  for (int o = 0; o < kOutputs; ++o) {
+    for (std::int64_t r = 0; r < p.rows; ++r) {
+      p.acc[r * p.acc_stride + output + o] = sum_of(d, hn::Add(sums[o][r][0], sums[o][r][1]));
+    }
+  }
+}
+
+template <typename Decoder, int kRows>
+void dot_rows(const DotPacked& p) {
+  // With two outputs side by side, sums of few rows wait less for one another.
+  constexpr int kOutputs = kLanes == 16 && kRows <= 2 ? 2 : 1;
+  Numbers numbers[kOutputs];
+  std::int64_t o = 0;
+  for (; o + kOutputs <= p.outputs; o += kOutputs) {
+    dot_outputs<Decoder, kRows, kOutputs>(p, o, numbers);
+  }
+  for (; o < p.outputs; ++o) dot_outputs<Decoder, kRows, 1>(p, o, numbers);
+}
+
+void dot_packed_simd(const DotPacked& p) {
+  with_decoder(p.weight, [&](auto* decoder) {
+    using Decoder = Pointed<decltype(decoder)>;
+    switch (rows_for_packed(p.rows)) {
+      case 1:
+        return dot_rows<Decoder, 1>(p);
+      case 2:
+        return dot_rows<Decoder, 2>(p);
+      case 4:
+        return dot_rows<Decoder, 4>(p);
+      default:
+        return dot_rows<Decoder, kMaxPackedRows>(p);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tandem::host::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "gpu/host/kernels/noted_rows.h"
+
+namespace tandem::host {
+namespace {
+
+// Reports the arrays of rows [first, first + count).
+void note_packed(const Weight& weight, std::int64_t first, std::int64_t count) {
+  const WeightForm& form = weight.form;
+  const PackedArrays& arrays = weight.packed;
+  const std::int64_t groups = form.groups(weight.cols());
+  const auto note = [&](const void* array, std::int64_t row_bytes) {
+    if (array == nullptr) return;
+    note_read_row(static_cast<const std::byte*>(array) + first * row_bytes, count * row_bytes, 1,
+                  kOfWholeRows);
+  };
+  note(arrays.low, form.low_bytes(weight.cols()));
+  note(arrays.high, form.high_bytes(weight.cols()));
+  note(arrays.scales, form.scales.value_bytes(groups));
+  note(arrays.scale_codes, form.scales.code_bytes(groups));
+  note(arrays.offsets, form.offsets.value_bytes(groups));
+  note(arrays.offset_codes, form.offsets.code_bytes(groups));
+  note(arrays.zeros, form.has_zeros ? groups : 0);
+}
+
+}  // namespace
+
+HWY_EXPORT(unpack_rows_simd);
+HWY_EXPORT(arrange_row_simd);
+HWY_EXPORT(dot_packed_simd);
+
+void unpack_rows(const Weight& weight, std::int64_t first, std::int64_t count, DType dtype,
+                 void* target, std::int64_t stride) {
+  note_packed(weight, first, count);
+  note_write_rows(target, count, size_of(dtype), stride, weight.cols());
+  HWY_DYNAMIC_DISPATCH(unpack_rows_simd)(weight, first, count, dtype, target, stride);
+}
+void arrange_row(const Weight& weight, float* x) {
+  note_write_row(x, weight.cols(), sizeof(float));
+  HWY_DYNAMIC_DISPATCH(arrange_row_simd)(weight, x);
+}
+void dot_packed(const DotPacked& product) {
+  note_packed(product.weight, product.first, product.outputs);
+  note_read_rows(product.x, rows_for_packed(product.rows), sizeof(float), product.x_stride,
+                 padded_for_packed(product.weight.cols()));
+  note_write_rows(product.acc, product.rows, sizeof(float), product.acc_stride, product.outputs);
+  HWY_DYNAMIC_DISPATCH(dot_packed_simd)(product);
+}
+
+}  // namespace tandem::host
+#endif
