@@ -24,7 +24,8 @@ class Tokenizer {
   // support.
   static Result<std::unique_ptr<Tokenizer>> load(const std::filesystem::path& dir);
   static Result<std::unique_ptr<Tokenizer>> parse(std::string_view tokenizer_json);
-  // Of a tokenizer.json that is in memory; its texts are UTF-8, and it nests as deep as that file.
+  // The JSON is that of a tokenizer.json: its texts are UTF-8, and it nests no deeper than parse()
+  // allows.
   static Result<std::unique_ptr<Tokenizer>> of(const nlohmann::json& tokenizer_json);
   ~Tokenizer();
 

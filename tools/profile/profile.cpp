@@ -14,6 +14,7 @@
 #include "base/threads/thread_cpus.h"
 #include "cpu_lora/topology/plan/pin_plan.h"
 #include "engine/loader/shard.h"
+#include "engine/model/spec/spread.h"
 #include "gpu/cuda/cuda_device.h"
 #include "tools/cli/flags/flags.h"
 #include "tools/cli/flags/output.h"
@@ -123,8 +124,14 @@ class Measurement {
   }
 
   Result<Profile> run() {
-    TANDEM_ASSIGN(target_.spec, find_model_spec(engine_.model));
+    TANDEM_ASSIGN(target_.stored, find_model_spec(engine_.model));
+    if (!target_.stored.has_equal_layers()) {
+      return invalid(
+          "model: its layers have several sizes, and a profile describes layers of one size; "
+          "`tandem serve` works without a profile");
+    }
     const auto num_devices = static_cast<std::int32_t>(engine_.tensor_parallel);
+    target_.spec = spread_over(target_.stored, num_devices);
     TANDEM_TRY(check_shards(target_.spec, num_devices));
     target_.shape = shape_of_shard(target_.spec, num_devices);
     TANDEM_ASSIGN(devices_, make_devices(engine_));

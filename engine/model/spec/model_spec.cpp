@@ -103,6 +103,19 @@ std::int64_t ModelSpec::rotary_head_dim(std::size_t index) const {
   return used == layers.end() ? attention().head_dim : used->attention.head_dim;
 }
 
+std::int64_t ModelSpec::all_keys() const {
+  std::int64_t columns = 0;
+  for (const LayerSpec& layer : layers) columns += layer.attention.kv_size();
+  return columns;
+}
+
+bool ModelSpec::has_equal_layers() const {
+  return std::ranges::all_of(layers, [&](const LayerSpec& layer) {
+    return layer.attention.q_size() == q_size() && layer.attention.kv_size() == kv_size() &&
+           layer.mlp.size == mlp().size;
+  });
+}
+
 std::int64_t ModelSpec::last_layer_with_keys() const {
   std::int64_t last = num_layers() - 1;
   while (last > 0 && !layer(last).attention.has_keys()) --last;

@@ -135,7 +135,8 @@ struct AttentionSpec {
   // same heads and window. kOwnKeys: its own.
   std::size_t keys_of = kOwnKeys;
 
-  // Of the checkpoint, if the model is spread over devices (spread.h); 0: as above.
+  // The checkpoint has these numbers of heads if the model is spread over devices (spread.h); 0: as
+  // above.
   std::int64_t stored_heads = 0;
   std::int64_t stored_kv_heads = 0;
 
@@ -207,7 +208,7 @@ struct TensorNames {
   std::string_view mlp_out_norm = "post_feedforward_layernorm";
   std::string_view output_scale = "layer_scalar";  // [1]
   std::string_view gate = "mlp.gate_proj", up = "mlp.up_proj", down = "mlp.down_proj";
-  // Of inputs by layer: those below the root, and those of a layer.
+  // The tensors of inputs by layer: the first three lie below the root, the others in each layer.
   std::string_view layer_inputs = "embed_tokens_per_layer.weight";
   std::string_view layer_input_projection = "per_layer_model_projection.weight";
   std::string_view layer_input_norm = "per_layer_projection_norm.weight";
@@ -240,12 +241,16 @@ struct ModelSpec {
   const LayerSpec& layer(std::int64_t index) const {
     return layers[static_cast<std::size_t>(index)];
   }
-  // Those of the first layer, which must exist. Those of other layers may have other sizes.
+  // The parts of the first layer, which must exist. Other layers may have other sizes.
   const AttentionSpec& attention() const { return layers.front().attention; }
   const MlpSpec& mlp() const { return layers.front().mlp; }
   std::int64_t q_size() const { return attention().q_size(); }
   std::int64_t kv_size() const { return attention().kv_size(); }
   std::int64_t layer_input_size() const { return layers.front().input.size; }
+  // Columns of keys of all layers together; values have as many.
+  std::int64_t all_keys() const;
+  // True if all layers have the same columns of queries, keys and the feed-forward part.
+  bool has_equal_layers() const;
   // The last layer with keys of its own.
   std::int64_t last_layer_with_keys() const;
   RotaryLengths rotary_lengths() const;

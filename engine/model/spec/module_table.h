@@ -24,7 +24,8 @@ enum class Site : std::uint8_t {
   o,
   gate_up,
   down,
-  // Of inputs by layer (layers/layer_input.h); the first one in the first layer alone.
+  // These make and add the inputs by layer (layers/layer_input.h); only the first layer has the
+  // first of them.
   layer_inputs,
   input_gate,
   input_projection,

@@ -40,7 +40,7 @@ struct LayerWeights {
   WeightStack down;               // [H, ffn]
   TensorView down_bias;           // [H]; in shards only on rank 0
   TensorView mlp_out_norm;        // [H]
-  // Of a layer with a part of inputs by layer, P wide. Every shard has all of them.
+  // A layer with a part of inputs by layer, P wide, has these. Every shard has all of them.
   WeightStack input_gate;        // [P, H]
   WeightStack input_projection;  // [H, P]
   TensorView input_out_norm;     // [H]

@@ -195,6 +195,8 @@ TEST(ModelSpec, ReadsTheFullLayersOfGemma4AndRefusesItsOtherKinds) {
   EXPECT_EQ(spec.layer(0).attention.kv_heads, 2);
   EXPECT_FALSE(spec.layer(0).attention.keys_as_values);
   EXPECT_EQ(spec.layer(1).attention.head_dim, 32);
+  EXPECT_FALSE(spec.has_equal_layers());
+  EXPECT_EQ(spec.all_keys(), 2 * 16 + 2 * 32);
   EXPECT_EQ(spec.layer(1).attention.kv_heads, 1);
   EXPECT_TRUE(spec.layer(1).attention.keys_as_values);
   EXPECT_EQ(spec.rotary[spec.layer(1).attention.rotary].turning, 4);

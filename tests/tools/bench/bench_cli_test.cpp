@@ -124,7 +124,18 @@ TEST(BenchEngine, OfSeveralDevicesRefusesWhatTheyCannotShare) {
   };
   refuses("2", "2", "G1", "'G1' is none of T1, T2");
   refuses("2", "1", "T3", "2 devices need a thread each");
-  refuses("3", "3", "T3", "cannot be shared out over 3 devices");
+}
+
+TEST(BenchEngine, OfDevicesOverWhichHeadsDoNotDivideAnswersAsOneDevice) {
+  const Finished bench = run_tandem({"bench",     "engine",   "--device",
+                                     "host",      "--no-pin", "--threads",
+                                     "3",         "--model",  "data/tiny-llama",
+                                     "--dtype",   "f32",      "--tensor-parallel",
+                                     "3",         "--rounds", "1",
+                                     "--context", "16",       "--only",
+                                     "T1,T6,T7",  "--check"});
+  EXPECT_EQ(bench.status, 0) << bench.error;
+  EXPECT_THAT(bench.output, HasSubstr("96 tokens, 0 others, 0 near-ties"));
 }
 
 TEST(BenchColdStart, SaysHowFarPlansAreOffWhoseFiguresWereWrong) {

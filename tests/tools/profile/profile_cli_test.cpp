@@ -71,6 +71,10 @@ TEST(ProfileCli, NamesMistakes) {
   const Finished model = run_tandem({"profile", "--model", "no/such", "--out", bad});
   EXPECT_EQ(model.status, 2);
   EXPECT_THAT(model.error, HasSubstr("no/such"));
+  const Finished uneven =
+      run_tandem({"profile", "--model", "data/families/gemma4_k", "--out", bad});
+  EXPECT_EQ(uneven.status, 2);
+  EXPECT_THAT(uneven.error, HasSubstr("its layers have several sizes"));
 }
 
 TEST(ProfileCli, MeasuresAModelWritesTheProfileAndAnswersFromIt) {
@@ -155,12 +159,22 @@ TEST(ProfileCli, MeasuresDevicesThatShareAModel) {
   EXPECT_THAT(refused.error, HasSubstr("the number of devices that share it is 1"));
 }
 
-TEST(ProfileCli, SaysWhichModelsCannotBeShared) {
-  const Finished refused =
-      run_tandem({"profile", "--model", "data/tiny-llama", "--device", "host", "--no-pin",
-                  "--threads", "3", "--tensor-parallel", "3", "--out", "unused.json"});
-  EXPECT_EQ(refused.status, 2);
-  EXPECT_THAT(refused.error, HasSubstr("over 3 devices"));
+TEST(ProfileCli, MeasuresDevicesOverWhichHeadsDoNotDivide) {
+  const testing::TempDir dir;
+  const std::string path = (dir.path() / "three.json").string();
+  const std::vector<std::string> device = {"--model", "data/tiny-llama",   "--device",
+                                           "host",    "--no-pin",          "--threads",
+                                           "3",       "--tensor-parallel", "3"};
+  std::vector<std::string> measure = {"profile", "--quick", "--workers", "0", "--out", path};
+  measure.insert(measure.end(), device.begin(), device.end());
+  const Finished made = run_tandem(measure);
+  ASSERT_EQ(made.status, 0) << made.error;
+  std::vector<std::string> generate = {"generate",     "--prompt",  "a",
+                                       "--max-tokens", "1",         "--load-format",
+                                       "dummy",        "--profile", path};
+  generate.insert(generate.end(), device.begin(), device.end());
+  const Finished used = run_tandem(generate);
+  EXPECT_EQ(used.status, 0) << used.error;
 }
 
 }  // namespace

@@ -153,7 +153,7 @@ Result<std::vector<std::string>> ColdAdapters::folders(std::int32_t rank) {
 std::size_t ColdAdapters::host_tier_bytes(std::int64_t count, std::int32_t rank) const {
   const std::vector<DummyAdapter> all(static_cast<std::size_t>(count),
                                       DummyAdapter{"", rank, qkv_modules()});
-  return host_tier_bytes_for(spec_, dtype_, all);
+  return host_tier_bytes_for(spread_, dtype_, all);
 }
 
 }  // namespace tandem

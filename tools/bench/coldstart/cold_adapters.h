@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "engine/loader/adapter.h"
 #include "engine/model/spec/model_spec.h"
+#include "engine/model/spec/spread.h"
 
 namespace tandem {
 
@@ -39,7 +40,9 @@ class ColdAdapters {
  public:
   static constexpr std::size_t kContents = 4;  // per rank
 
-  ColdAdapters(const ModelSpec& spec, DType dtype) : spec_(spec), dtype_(dtype) {}
+  // `spec`: as the checkpoint has it, though `num_devices` share the model.
+  ColdAdapters(const ModelSpec& spec, DType dtype, std::int32_t num_devices = 1)
+      : spec_(spec), spread_(spread_over(spec, num_devices)), dtype_(dtype) {}
 
   // The adapter with this index and rank; created on first use, the same in every run.
   const Adapter& contents(std::int32_t rank, std::size_t index);
@@ -50,6 +53,7 @@ class ColdAdapters {
 
  private:
   ModelSpec spec_;
+  ModelSpec spread_;  // as an engine holds it
   DType dtype_;
   std::map<std::int32_t, std::vector<Adapter>> made_;
   std::map<std::int32_t, std::vector<std::string>> written_;

@@ -43,7 +43,7 @@ void add_sizes(ServingBench& bench, const EngineSettings& settings,
   const DType dtype = bench.setup().dtype;
   const auto element = static_cast<double>(size_of(dtype));
   costs.weight_bytes = static_cast<double>(bench.engine().model().weight_bytes());
-  costs.token_bytes = 2.0 * static_cast<double>(spec.num_layers() * spec.kv_size()) * element;
+  costs.token_bytes = 2.0 * static_cast<double>(spec.all_keys()) * element;
   costs.token_products = 2 * costs.weight_bytes / element;
   for (const DummyAdapter& adapter : adapters) {
     costs.adapter_bytes[adapter.name] =

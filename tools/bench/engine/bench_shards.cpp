@@ -8,6 +8,8 @@
 #include <cmath>
 
 #include "base/log/log.h"
+#include "engine/loader/shard.h"
+#include "engine/model/spec/spread.h"
 #include "gpu/cuda/copy_speed.h"
 #include "tools/bench/coldstart/exactness.h"
 #include "tools/bench/common/bench_selection.h"
@@ -53,7 +55,7 @@ class ShardBench {
     TANDEM_ASSIGN(only_,
                   BarSelection::parse(options_.only, {kShardBars.begin(), kShardBars.end()}));
     TANDEM_ASSIGN(spec_, find_model_spec(settings_.model));
-    TANDEM_TRY(check_shards(spec_, num_devices()));
+    TANDEM_TRY(check_shards(spread_over(spec_, num_devices()), num_devices()));
     on_gpu_ = is_for_gpu(settings_);
     TANDEM_ASSIGN(dtype_, choose_dtype(settings_, spec_, on_gpu_));
     report_.fact("model", fmt::format("{}, {}, dummy weights", settings_.model, to_string(dtype_)));

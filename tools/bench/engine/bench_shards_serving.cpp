@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/log/log.h"
+#include "engine/model/spec/spread.h"
 #include "tools/bench/coldstart/cold_report.h"
 #include "tools/bench/coldstart/cold_runs.h"
 #include "tools/bench/measure/bench_serving.h"
@@ -15,6 +16,10 @@ namespace tandem {
 namespace {
 
 constexpr std::int32_t kColdRank = 64;
+
+std::int32_t num_devices_of(const ShardServing& serving) {
+  return static_cast<std::int32_t>(serving.settings.tensor_parallel);
+}
 
 // Limits for both engines of a comparison, even if the settings allow more.
 EngineSettings cold_settings(const ShardServing& serving) {
@@ -60,7 +65,7 @@ Status measure_sharded_cold_starts(const ShardServing& serving, BenchReport& rep
   options.rank = kColdRank;
   options.requests = serving.on_gpu ? 120 : 4;
   options.rate = serving.on_gpu ? 9 : 200;
-  ColdAdapters adapters(serving.spec, serving.dtype);
+  ColdAdapters adapters(serving.spec, serving.dtype, num_devices_of(serving));
   TANDEM_ASSIGN(const ColdRuns runs, run_cold_starts(cold_settings(serving), options, adapters));
   BenchReport of_cold("coldstart", "");
   report_cold_starts(runs, options, logprob_tolerance(serving.dtype), of_cold);
@@ -89,7 +94,9 @@ Status measure_sharded_throughput(const ShardServing& serving, BenchReport& repo
   settings.max_model_len = 2 * trace.longest + 16;
   settings.options.max_lora_rank = 64;
   settings.host_tier_gb =
-      static_cast<double>(host_tier_bytes_for(serving.spec, serving.dtype, adapters)) / 1e9;
+      static_cast<double>(host_tier_bytes_for(spread_over(serving.spec, num_devices_of(serving)),
+                                              serving.dtype, adapters)) /
+      1e9;
   const std::int64_t devices = serving.settings.tensor_parallel;
   Samples of_one{fmt::format("S2 workload, {} adapters, one device", count), "requests/s", {}};
   Samples of_many{
@@ -112,7 +119,7 @@ Status measure_sharded_throughput(const ShardServing& serving, BenchReport& repo
 Status compare_sharded_answers(const ShardServing& serving, BenchReport& report) {
   constexpr double kLeastEffect = 1e-2;
   log::info("answers of one device and of {}", serving.settings.tensor_parallel);
-  ColdAdapters adapters(serving.spec, serving.dtype);
+  ColdAdapters adapters(serving.spec, serving.dtype, num_devices_of(serving));
   EngineSettings settings = cold_settings(serving);
   settings.options.adapter_mode = AdapterMode::cached;
   settings.host_tier_gb =

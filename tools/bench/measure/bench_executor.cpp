@@ -10,6 +10,7 @@
 #include "engine/loader/weights.h"
 #include "engine/memory/kv_cache.h"
 #include "engine/model/graphs/decode_graphs.h"
+#include "engine/model/spec/spread.h"
 #include "engine/model/step/step_batch.h"
 
 namespace tandem {
@@ -88,14 +89,14 @@ Result<std::unique_ptr<ExecutorBench>> ExecutorBench::create(std::span<Device* c
   TANDEM_CHECK(devices.size() == 1 || !options.straight, "{} devices", devices.size());
   std::unique_ptr<ExecutorBench> bench(new ExecutorBench);
   bench->options_ = options;
-  bench->spec_ = spec;
   bench->num_devices_ = static_cast<std::int32_t>(devices.size());
+  bench->spec_ = spread_over(spec, bench->num_devices_);
   const std::int32_t longest = std::max(options.context, options.prefill_tokens) + 1;
   if (longest > spec.max_position_embeddings) {
     return invalid("{} tokens are more than the model's {} positions", longest,
                    spec.max_position_embeddings);
   }
-  TANDEM_TRY(check_shards(spec, bench->num_devices_));
+  TANDEM_TRY(check_shards(bench->spec_, bench->num_devices_));
   TANDEM_TRY(bench->make_store(*devices.front(), dtype));
   TANDEM_TRY(bench->make_steps(devices, dtype, progress));
   TANDEM_TRY(bench->load_adapters(devices.front()->info().is_cuda));
@@ -349,7 +350,7 @@ double ExecutorBench::weight_bytes_read() const {
 double ExecutorBench::decode_bytes(std::int32_t batch, int set) const {
   const ModelSpec& shape = model().spec();
   const double kv = static_cast<double>(batch) * (options_.context + 1) * 2 *
-                    static_cast<double>(shape.num_layers() * shape.kv_size()) *
+                    static_cast<double>(shape.all_keys()) *
                     static_cast<double>(size_of(model().dtype()));
   double adapters = 0;
   for (std::int32_t i = 0; set >= 0 && i < batch; ++i) {
@@ -361,9 +362,11 @@ double ExecutorBench::decode_bytes(std::int32_t batch, int set) const {
 
 double ExecutorBench::linear_flops(std::int32_t tokens) const {
   const ModelSpec& c = model().spec();
-  const std::int64_t layer = c.hidden_size * (c.q_size() + 2 * c.kv_size()) +
-                             c.q_size() * c.hidden_size + 3 * c.hidden_size * c.mlp().size;
-  return 2.0 * tokens * static_cast<double>(c.num_layers() * layer) +
+  std::int64_t columns = 2 * c.all_keys();
+  for (const LayerSpec& layer : c.layers) {
+    columns += 2 * layer.attention.q_size() + 3 * layer.mlp.size;
+  }
+  return 2.0 * tokens * static_cast<double>(c.hidden_size * columns) +
          2.0 * static_cast<double>(c.hidden_size * c.vocab_size);
 }
 
@@ -371,7 +374,9 @@ double ExecutorBench::linear_flops(std::int32_t tokens) const {
 // product with v.
 double ExecutorBench::attention_flops(std::int32_t tokens) const {
   const ModelSpec& c = model().spec();
-  return 2.0 * tokens * tokens * static_cast<double>(c.num_layers() * c.q_size());
+  std::int64_t columns = 0;
+  for (const LayerSpec& layer : c.layers) columns += layer.attention.q_size();
+  return 2.0 * tokens * tokens * static_cast<double>(columns);
 }
 
 std::size_t ExecutorBench::device_bytes() const {

@@ -34,7 +34,10 @@ struct TokenSamples {
 class FirstTokens {
  public:
   FirstTokens(const EngineSettings& engine, const ProfileTarget& target, Profile& profile)
-      : engine_(engine), target_(target), profile_(profile), adapters_(target.spec, target.dtype) {}
+      : engine_(engine),
+        target_(target),
+        profile_(profile),
+        adapters_(target.stored, target.dtype, static_cast<std::int32_t>(target.devices.size())) {}
 
   Status go() {
     // The engine reads the profile from a file, as a server does.
@@ -72,9 +75,8 @@ class FirstTokens {
     const ModelSpec& c = target_.spec;
     with.max_model_len = std::min<std::int64_t>(kContext, c.max_position_embeddings);
     if (with.pool_gb == 0) {
-      const auto context =
-          static_cast<double>(4 * with.max_model_len * c.num_layers() * c.kv_size()) *
-          static_cast<double>(size_of(target_.dtype));
+      const auto context = static_cast<double>(4 * with.max_model_len * c.all_keys()) *
+                           static_cast<double>(size_of(target_.dtype));
       with.pool_gb = 2 * (static_cast<double>(bytes) + context) / 1e9;
     }
     return with;

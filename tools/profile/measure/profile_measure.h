@@ -16,7 +16,8 @@ namespace tandem {
 
 struct ProfileTarget {
   std::vector<Device*> devices;  // the devices that share the model; not empty
-  ModelSpec spec;                // of the whole model
+  ModelSpec stored;              // of the model as its checkpoint and adapters have it
+  ModelSpec spec;                // of the whole model, spread over the devices
   ModelSpec shape;               // of one device's part
   DType dtype = DType::bf16;
   std::vector<int> worker_cpus;  // one worker for each; may be empty
