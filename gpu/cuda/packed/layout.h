@@ -1,0 +1,71 @@
+// The layout into which Stream::arrange brings a packed weight, for kernels that dequantise in
+// registers.
+//
+// Rows stay where they are, and so does each block of 128 columns of a row (64 bytes of 4-bit
+// codes, 128 of 8-bit ones). Within a block, codes lie as a warp's tensor-core operand wants them.
+// A product of 16 x 8 x 16 takes from thread t of the four that share a row the columns 16 s + 8 p
+// + 2 t + e, p and e in {0, 1}. So thread t has eight codes in each unit u of 32 columns (s in {0,
+// 1}), and in a block 32:
+//   4 bits  word 4 t + u: the nibble of (s, p, e) is number 2 s + p + 4 e, so that one shift and
+//   one
+//           mask make the two neighbours (e = 0, 1) the halves of a register
+//   8 bits  bytes 64 (u / 2) + 16 t + 8 (u % 2) + 4 s: of (p, e), number p + 2 e
+// A thread's codes of a block are 16 consecutive bytes, or twice 16. Scales and zeros are
+// transposed to [groups, rows]: the numbers of neighbouring rows lie together.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/weight.h"
+
+#ifdef __CUDACC__
+#define TANDEM_HOST_DEVICE __host__ __device__
+#else
+#define TANDEM_HOST_DEVICE
+#endif
+
+namespace tandem::cuda {
+
+constexpr int kPackedBlock = 128;  // columns
+
+// The place of column c < 128 of a block: the index of a nibble, or of a byte.
+TANDEM_HOST_DEVICE constexpr int arranged_nibble(int c) {
+  const int word = c % 8 / 2 * 4 + c / 32;
+  return word * 8 + c % 32 / 16 * 2 + c % 16 / 8 + c % 2 * 4;
+}
+TANDEM_HOST_DEVICE constexpr int arranged_byte(int c) {
+  return c / 64 * 64 + c % 8 / 2 * 16 + c / 32 % 2 * 8 + c % 32 / 16 * 4 + c % 16 / 8 + c % 2 * 2;
+}
+
+// True if arrange() supports the weight: affine codes of 4 or 8 bits or FP8, scales in one level by
+// 32, 64 or 128 columns or by whole rows, no offsets, whole 128-byte lines in a row, zeros that
+// leave small integers, rows a multiple of 16 and aligned arrays, as the copy engine requires.
+inline bool can_arrange(const Weight& weight) {
+  const WeightForm& form = weight.form;
+  const auto aligned = [](const void* array) {
+    return reinterpret_cast<std::uintptr_t>(array) % 16 == 0;
+  };
+  const bool is_affine = form.format == WeightFormat::affine;
+  if (!is_affine && form.format != WeightFormat::fp8) return false;
+  if (form.bits != 4 && form.bits != 8) return false;
+  const std::int64_t cols = weight.cols();
+  const bool by_row = form.group >= cols;
+  if (!by_row && form.group != 32 && form.group != 64 && form.group != 128) return false;
+  if (!by_row && !is_affine && form.group != 128) return false;
+  if (cols == 0 || cols % (1024 / form.bits) != 0 || weight.rows() % 16 != 0) return false;
+  if (weight.rows() == 0 || weight.rows() >= (1 << 26) || cols >= (1 << 26)) return false;
+  const ScaleForm& scales = form.scales;
+  if (!scales.has_values || scales.codes != ScaleForm::Codes::none || scales.nested != 1 ||
+      form.offsets.is_used() || (by_row && form.has_zeros)) {
+    return false;
+  }
+  if (is_affine && (form.zero < 0 || form.zero > (form.has_zeros   ? 1
+                                                  : form.bits == 4 ? 96
+                                                                   : 256))) {
+    return false;
+  }
+  return aligned(weight.packed.low) && aligned(weight.packed.scales) &&
+         aligned(weight.packed.zeros);
+}
+
+}  // namespace tandem::cuda
