@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kThreads = 128;
 
-template <int kBits>
+template <int kBits, bool kCodebook>
 __global__ void arrange_codes(uint4* codes, std::int64_t blocks) {
   constexpr int kVectors = kPackedBlock * kBits / 128;
   const std::int64_t block = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -30,7 +30,7 @@ __global__ void arrange_codes(uint4* codes, std::int64_t blocks) {
   constexpr std::uint32_t kMask = (1U << kBits) - 1;
 #pragma unroll
   for (int c = 0; c < kPackedBlock; ++c) {
-    const int place = kBits == 4 ? arranged_nibble(c) : arranged_byte(c);
+    const int place = kBits == 4 ? arranged_nibble(c, kCodebook) : arranged_byte(c);
     const std::uint32_t code = from[c / kInWord] >> (c % kInWord * kBits) & kMask;
     to[place / kInWord] |= code << (place % kInWord * kBits);
   }
@@ -76,13 +76,10 @@ Status arrange_weight(Weight& weight, std::byte* scratch, std::size_t scratch_by
   const std::int64_t blocks = rows * weight.cols() / kPackedBlock;
   auto* const codes = reinterpret_cast<uint4*>(weight.packed.low);
   const auto* const what = "arranging a weight";
-  if (form.bits == 4) {
-    TANDEM_TRY(launch_kernel(what, {blocks_of(blocks), kThreads}, stream, arrange_codes<4>, codes,
-                             blocks));
-  } else {
-    TANDEM_TRY(launch_kernel(what, {blocks_of(blocks), kThreads}, stream, arrange_codes<8>, codes,
-                             blocks));
-  }
+  auto* const kernel = form.bits == 8                          ? arrange_codes<8, false>
+                       : form.format == WeightFormat::codebook ? arrange_codes<4, true>
+                                                               : arrange_codes<4, false>;
+  TANDEM_TRY(launch_kernel(what, {blocks_of(blocks), kThreads}, stream, kernel, codes, blocks));
   std::byte* const scales = weight.packed.scales;
   if (scale == 4) {
     TANDEM_TRY(transpose_in_place<std::uint32_t>(scales, rows, groups, scratch, stream));

@@ -71,16 +71,19 @@ __device__ __forceinline__ void load_codes(const UnpackParams& p, std::int64_t r
   const int bits = p.form.bits;
   if (p.arranged) {
     const int c = static_cast<int>(place % kPackedBlock);
-    const int half = c % 16 / 8;
+    const int pair = c % 32 / 16 * 2 + c % 16 / 8;
     const auto* const words = reinterpret_cast<const std::uint32_t*>(p.arrays.low) +
                               (row * p.cols + place - c) * bits / 32;
+    const bool is_codebook = p.form.format == WeightFormat::codebook;
+    const int shift = bits == 8 ? pair % 2 * 8 : is_codebook ? pair * 8 : pair * 4;
+    const int next = is_codebook ? shift + 4 : shift + 16;
+    const unsigned mask = bits == 8 ? 255U : 15U;
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
       const int at = bits == 4 ? arranged_nibble(c + 2 * t) / 8 : arranged_byte(c + 2 * t) / 4;
       const std::uint32_t word = words[at];
-      const int shift = bits == 4 ? (c % 32 / 16 * 2 + half) * 4 : half * 8;
-      codes[2 * t] = word >> shift & (bits == 4 ? 15U : 255U);
-      codes[2 * t + 1] = word >> (shift + 16) & (bits == 4 ? 15U : 255U);
+      codes[2 * t] = word >> shift & mask;
+      codes[2 * t + 1] = word >> next & mask;
     }
     return;
   }

@@ -19,10 +19,11 @@ namespace {
 
 using Words = std::array<std::uint32_t, 32>;  // of a block; 4 bits: 16
 
-Words arranged(const std::vector<unsigned>& codes, int bits) {
+Words arranged(const std::vector<unsigned>& codes, int bits, bool is_codebook = false) {
   Words words{};
   for (int c = 0; c < kPackedBlock; ++c) {
-    const auto place = static_cast<std::size_t>(bits == 4 ? arranged_nibble(c) : arranged_byte(c));
+    const auto place =
+        static_cast<std::size_t>(bits == 4 ? arranged_nibble(c, is_codebook) : arranged_byte(c));
     const std::size_t in_word = bits == 4 ? 8 : 4;
     words[place / in_word] |= codes[static_cast<std::size_t>(c)]
                               << (place % in_word * static_cast<std::size_t>(bits));
@@ -76,6 +77,21 @@ TEST(PackedLayout, GivesEachThreadItsOperandOfFourBitsInSixteenBytes) {
           // A f16 of 1024 and more has steps of 1.
           EXPECT_EQ((half >> (16 * e) & 0xffffU) - 0x6400U, code);
         }
+      }
+    }
+  }
+}
+
+TEST(PackedLayout, GivesEachThreadPairsOfACodebookInBytes) {
+  std::mt19937_64 random(test_seed());
+  const std::vector<unsigned> codes = random_codes(random, 4);
+  const Words words = arranged(codes, 4, true);
+  for (int t = 0; t < 4; ++t) {
+    for (int u = 0; u < 4; ++u) {
+      for (int i = 0; i < 4; ++i) {
+        const unsigned byte = words[static_cast<std::size_t>(4 * t + u)] >> (8 * i) & 255U;
+        EXPECT_EQ(byte % 16, codes[column_of(u, i, t, 0)]);
+        EXPECT_EQ(byte / 16, codes[column_of(u, i, t, 1)]);
       }
     }
   }

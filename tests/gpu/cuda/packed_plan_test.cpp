@@ -67,13 +67,13 @@ TEST(PackedPlan, FitsTheDeviceForEveryShape) {
     EXPECT_EQ(plan.scale_rows % 16, 0);
     EXPECT_EQ(plan.scale_groups * shape.group, shape.group == 0 ? 0 : plan.chunk());
     EXPECT_LE(plan.sums + plan.sum_bytes(),
-              plan.shared_bytes - kPackedAlignment - kPackedBarrierBytes);
+              plan.shared_bytes - plan.table_bytes - kPackedAlignment - kPackedBarrierBytes);
     // The rows of a warp's last slots, in the last stage.
     EXPECT_LE(
         (plan.stages - 1) * plan.stage_bytes + (shape.halves ? plan.up : 0) +
             ((plan.slabs - 1) * plan.group_rows + 32 * plan.row_warps / (shape.halves ? 2 : 1)) *
                 kPackedLineBytes,
-        plan.shared_bytes - kPackedAlignment - kPackedBarrierBytes);
+        plan.shared_bytes - plan.table_bytes - kPackedAlignment - kPackedBarrierBytes);
   });
 }
 
@@ -97,7 +97,7 @@ TEST(PackedPlan, LaysPartsOfAStageOneAfterAnother) {
 TEST(PackedPlan, KeepsXASmallPartOfWhatBlocksRead) {
   const PackedDevice device = device_with(132, 66, 32);
   const auto cluster = [&](int rows, int in, int out) {
-    return plan_packed_gemm({rows, in, out, 4, 128, 2, false, false}, device).cluster;
+    return plan_packed_gemm({rows, in, out, 4, 128, 2, false, false, false}, device).cluster;
   };
   EXPECT_EQ(cluster(1, 4096, 4096), 1);
   EXPECT_EQ(cluster(16, 4096, 4096), 2);
@@ -109,7 +109,7 @@ TEST(PackedPlan, KeepsXASmallPartOfWhatBlocksRead) {
 TEST(PackedPlaces, SpreadsAQuarterWarpOverAllBanks) {
   for (const int bits : {4, 8}) {
     for (const int rows : {1, 8, 13, 64}) {
-      const PackedShape shape{rows, 4096, 12288, bits, 128, 2, false, false};
+      const PackedShape shape{rows, 4096, 12288, bits, 128, 2, false, false, false};
       const PackedPlan plan = plan_packed_gemm(shape, device_with(132, 66, 32));
       for (int warp = 0; warp < plan.row_warps * plan.column_warps; ++warp) {
         for (int part = 0; part < 4; ++part) {
@@ -138,7 +138,7 @@ TEST(PackedPlaces, SpreadsAQuarterWarpOverAllBanks) {
 TEST(PackedPlaces, FindsItsRowsInSwizzledLines) {
   for (const int bits : {4, 8}) {
     for (const bool halves : {false, true}) {
-      const PackedShape shape{3, 4096, 11008, bits, 128, 2, true, halves};
+      const PackedShape shape{3, 4096, 11008, bits, 128, 2, true, halves, false};
       const PackedPlan plan = plan_packed_gemm(shape, device_with(132, 66, 32));
       for (int warp = 0; warp < plan.row_warps * plan.column_warps; ++warp) {
         const int row_warp = warp % plan.row_warps;

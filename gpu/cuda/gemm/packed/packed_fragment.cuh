@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "gpu/cuda/base/element.cuh"
 #include "gpu/cuda/gemm/packed/packed_codes.h"
+#include "gpu/cuda/gemm/packed/packed_plan.h"
 
 namespace tandem::cuda {
 
@@ -50,25 +52,28 @@ __device__ __forceinline__ std::uint32_t fast_biased_pair4(std::uint32_t word, i
   return d;
 }
 
-// Each has: kBits; Zero, what is subtracted from a code; and fragment(): of one row and the unit u
-// of 32 columns, a[2 s + p] = the columns 16 s + 8 p + 2 (lane % 4) + {0, 1}. `piece`: the thread's
-// 16 bytes of 64 of the row: the block, or with 8 bits half of it.
+// Each has: kBits; Zero, what is subtracted from a code; kParts, the numbers whose sum is a code's;
+// and fragment(): of one row and the unit u of 32 columns, a[part][2 s + p] = the columns
+// 16 s + 8 p + 2 (lane % 4) + {0, 1}. `piece`: the thread's 16 bytes of 64 of the row: the block,
+// or with 8 bits half of it. `table`: the address of the lane's first entry in a codebook's table.
 template <typename T>
 struct AffineCodes4 {
   using Element = T;
   using Zero = std::uint32_t;
   static constexpr int kBits = 4;
   static constexpr bool kHasZeros = true;
+  static constexpr int kParts = 1;
   static constexpr std::uint32_t kBias = kIsHalf<T> ? kBiased4F16 : kBiased4Bf16;
 
   static __device__ __forceinline__ Zero zero_of(int zero) {
     return kBias + static_cast<unsigned>(zero) * 0x00010001U;
   }
   static __device__ __forceinline__ void fragment(const uint4& piece, int u, Zero zero,
-                                                  std::uint32_t (&a)[4]) {
+                                                  std::uint32_t, std::uint32_t (&a)[1][4]) {
     const std::uint32_t word = word_of(piece, u);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) a[i] = subtract_pairs<T>(fast_biased_pair4(word, i, kBias), zero);
+    for (int i = 0; i < 4; ++i)
+      a[0][i] = subtract_pairs<T>(fast_biased_pair4(word, i, kBias), zero);
   }
 };
 
@@ -78,6 +83,7 @@ struct AffineCodes8 {
   using Zero = std::conditional_t<kIsHalf<T>, std::uint32_t, float>;
   static constexpr int kBits = 8;
   static constexpr bool kHasZeros = true;
+  static constexpr int kParts = 1;
 
   static __device__ __forceinline__ Zero zero_of(int zero) {
     if constexpr (kIsHalf<T>) {
@@ -87,12 +93,12 @@ struct AffineCodes8 {
     }
   }
   static __device__ __forceinline__ void fragment(const uint4& piece, int u, Zero zero,
-                                                  std::uint32_t (&a)[4]) {
+                                                  std::uint32_t, std::uint32_t (&a)[1][4]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const std::uint32_t word = word_of(piece, u % 2 * 2 + i / 2);
       if constexpr (kIsHalf<T>) {
-        a[i] = subtract_pairs<T>(__byte_perm(word, 0x64646464U, select_halves(i % 2)), zero);
+        a[0][i] = subtract_pairs<T>(__byte_perm(word, 0x64646464U, select_halves(i % 2)), zero);
       } else {
         float code[2];
 #pragma unroll
@@ -100,7 +106,8 @@ struct AffineCodes8 {
           const unsigned bits = __byte_perm(word, 0x4b000000U, select_float(i % 2, e));
           code[e] = __uint_as_float(bits) - zero;  // an integer from -256 to 255
         }
-        a[i] = __byte_perm(__float_as_uint(code[0]), __float_as_uint(code[1]), kSelectHighHalves);
+        a[0][i] =
+            __byte_perm(__float_as_uint(code[0]), __float_as_uint(code[1]), kSelectHighHalves);
       }
     }
   }
@@ -112,15 +119,60 @@ struct E4m3Codes {
   using Zero = std::uint32_t;
   static constexpr int kBits = 8;
   static constexpr bool kHasZeros = false;
+  static constexpr int kParts = 1;
 
   static __device__ __forceinline__ Zero zero_of(int) { return 0; }
-  static __device__ __forceinline__ void fragment(const uint4& piece, int u, Zero,
-                                                  std::uint32_t (&a)[4]) {
+  static __device__ __forceinline__ void fragment(const uint4& piece, int u, Zero, std::uint32_t,
+                                                  std::uint32_t (&a)[1][4]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const std::uint32_t word = word_of(piece, u % 2 * 2 + i / 2);
-      a[i] = kIsHalf<T> ? multiply_pairs<T>(small_e4m3_f16(word, i % 2), kE4m3FactorF16)
-                        : multiply_pairs<T>(small_e4m3_bf16(word, i % 2), kE4m3FactorBf16);
+      a[0][i] = kIsHalf<T> ? multiply_pairs<T>(small_e4m3_f16(word, i % 2), kE4m3FactorF16)
+                           : multiply_pairs<T>(small_e4m3_bf16(word, i % 2), kE4m3FactorBf16);
+    }
+  }
+};
+
+// Numbers of a codebook, as a 16-bit float and the rest, another one: exact to 2^-17 (f16: 2^-22).
+// A byte, two codes, is the index of two tables [256][32] of 4 bytes: both codes' floats, and both
+// rests. Each lane has a column of its own, so that reads conflict in no bank. (A table of 8 bytes
+// for both would take half the reads, but as many moves, since an operand's registers are
+// consecutive.)
+template <typename T>
+struct CodebookCodes {
+  using Element = T;
+  using Zero = std::uint32_t;
+  static constexpr int kBits = 4;
+  static constexpr bool kHasZeros = false;
+  static constexpr int kParts = 2;
+
+  static __device__ __forceinline__ void fill(const float* codebook, Vec<T, 2>* tables, int thread,
+                                              int threads) {
+    constexpr int kEntries = kPackedTableBytes / 8;
+    for (int i = thread; i < kEntries; i += threads) {
+      const int byte = i / 32;
+      const float numbers[2] = {codebook[byte % 16], codebook[byte / 16]};
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const T rounded = from_float<T>(numbers[e]);
+        tables[i].element[e] = rounded;
+        tables[kEntries + i].element[e] = from_float<T>(numbers[e] - to_float(rounded));
+      }
+    }
+  }
+  static __device__ __forceinline__ Zero zero_of(int) {
+    return 0;
+  }
+  static __device__ __forceinline__ void fragment(const uint4& piece, int u, Zero,
+                                                  std::uint32_t table, std::uint32_t (&a)[2][4]) {
+    const std::uint32_t word = word_of(piece, u);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const std::uint32_t at = table + (word >> (8 * i) & 255U) * 128;
+      asm volatile("ld.shared.u32 %0, [%1];" : "=r"(a[0][i]) : "r"(at));
+      asm volatile("ld.shared.u32 %0, [%1 + %2];"
+                   : "=r"(a[1][i])
+                   : "r"(at), "n"(kPackedTableBytes / 2));
     }
   }
 };

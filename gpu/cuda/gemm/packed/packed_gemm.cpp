@@ -19,6 +19,7 @@ PackedKernel kernel_of(const GemmArgs& args, int col_tiles) {
   const WeightForm& form = args.w.form;
   const int units = form.group >= args.w.cols() ? 4 : units_of(args.w);
   if (form.format == WeightFormat::fp8) return e4m3_kernel(args.x.dtype, col_tiles);
+  if (form.format == WeightFormat::codebook) return codebook_kernel(args.x.dtype, col_tiles);
   return form.bits == 4 ? affine4_kernel(args.x.dtype, col_tiles, units)
                         : affine8_kernel(args.x.dtype, col_tiles, units);
 }
@@ -34,6 +35,7 @@ PackedShape shape_of(const GemmArgs& args, GemmEnd end) {
   shape.group = form.group >= args.w.cols() ? 0 : form.group;
   shape.scale_bytes = static_cast<int>(size_of(form.scales.dtype));
   shape.zeros = form.has_zeros;
+  shape.codebook = form.format == WeightFormat::codebook;
   return shape;
 }
 
@@ -115,6 +117,7 @@ Status PackedGemm::run(const GemmArgs& args, std::byte* scratch, cudaStream_t st
   p.factor = w.form.scales.factor;
   p.summand = w.form.scales.factor * w.form.scales.added;
   p.scale_dtype = w.form.scales.dtype;
+  std::ranges::copy(w.form.codebook, p.codebook);
   p.zeros = shape.zeros;
   p.y_is_f32 = args.y.dtype == DType::f32;
   p.accumulate = args.accumulate;

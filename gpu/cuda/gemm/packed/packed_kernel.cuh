@@ -55,7 +55,7 @@ __device__ __forceinline__ int load_byte(std::uint32_t address) {
 // Multiplies a warp's slice of a stage. kUnits: units of 32 columns that share a scale.
 template <typename Codes, int kColTiles, int kUnits>
 __device__ __forceinline__ void multiply_slice(const PackedParams& p, const PackedPlaces& places,
-                                               std::uint32_t stage,
+                                               std::uint32_t stage, std::uint32_t table,
                                                float (&sums)[2][kColTiles][4]) {
   using Element = typename Codes::Element;
   // Eight tiles at once would exceed a thread's registers; it decodes the codes twice instead, as
@@ -98,11 +98,13 @@ __device__ __forceinline__ void multiply_slice(const PackedParams& p, const Pack
             }
           }
         }
-        std::uint32_t a[2][2][4];
+        std::uint32_t a[2][2][Codes::kParts][4];
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
 #pragma unroll
-          for (int h = 0; h < 2; ++h) Codes::fragment(pieces[r][h], u, zeros[r][h], a[r][h]);
+          for (int h = 0; h < 2; ++h) {
+            Codes::fragment(pieces[r][h], u, zeros[r][h], table, a[r][h]);
+          }
         }
         const std::uint32_t x = (stage + places.x[u / 2]) ^ static_cast<unsigned>(u % 2 * 64);
 #pragma unroll
@@ -110,12 +112,13 @@ __device__ __forceinline__ void multiply_slice(const PackedParams& p, const Pack
           std::uint32_t b[4];
           load_matrices(b, x + static_cast<unsigned>((first + c) * kEight));
 #pragma unroll
-          for (int s = 0; s < 2; ++s) {
+          for (int i = 0; i < 2 * Codes::kParts; ++i) {
+            const int s = i % 2;
 #pragma unroll
             for (int r = 0; r < 2; ++r) {
-              const auto& low = a[r][0];
-              const auto& high = a[r][1];
-              if (v == 0 && s == 0) {
+              const auto& low = a[r][0][i / 2];
+              const auto& high = a[r][1][i / 2];
+              if (v == 0 && i == 0) {
                 first_16x8x16<Element>(part[r][c], low[0], high[0], low[1], high[1], b[0], b[1]);
               } else {
                 mma_16x8x16<Element>(part[r][c], low[2 * s], high[2 * s], low[2 * s + 1],
@@ -160,9 +163,11 @@ __global__ void __launch_bounds__(kPackedThreads<kColTiles>, 1)
   std::byte* const shared = unaligned + (0U - shared_address(unaligned)) % kPackedAlignment;
   const std::uint32_t full = shared_address(shared);
   const std::uint32_t empty = full + 8 * kPackedMaxStages;
-  const std::uint32_t ring = full + kPackedBarrierBytes;
   const PackedPlan& plan = p.plan;
-  auto* const block_sums = reinterpret_cast<float*>(shared + kPackedBarrierBytes + plan.sums);
+  const std::uint32_t table = full + kPackedBarrierBytes;
+  const std::uint32_t ring = table + static_cast<unsigned>(plan.table_bytes);
+  auto* const block_sums =
+      reinterpret_cast<float*>(shared + kPackedBarrierBytes + plan.table_bytes + plan.sums);
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32;
   const int lane = thread % 32;
@@ -178,6 +183,11 @@ __global__ void __launch_bounds__(kPackedThreads<kColTiles>, 1)
       barrier_init(empty + 8U * static_cast<unsigned>(s), static_cast<unsigned>(consumers));
     }
     barrier_init_fence();
+  }
+  if constexpr (Codes::kParts > 1) {
+    using Pair = Vec<typename Codes::Element, 2>;
+    Codes::fill(p.codebook, reinterpret_cast<Pair*>(shared + kPackedBarrierBytes), thread,
+                static_cast<int>(blockDim.x));
   }
   __syncthreads();
   if (warp == consumers) {
@@ -196,7 +206,8 @@ __global__ void __launch_bounds__(kPackedThreads<kColTiles>, 1)
     for (int chunk = 0; chunk < share.chunks; ++chunk) {
       barrier_wait(full + 8U * static_cast<unsigned>(stage), round & 1);
       multiply_slice<Codes, kColTiles, kUnits>(
-          p, places, ring + static_cast<unsigned>(stage * plan.stage_bytes), sums);
+          p, places, ring + static_cast<unsigned>(stage * plan.stage_bytes),
+          table + static_cast<unsigned>(lane * 4), sums);
       __syncwarp();
       if (lane == 0) barrier_arrive(empty + 8U * static_cast<unsigned>(stage));
       if (++stage == plan.stages) stage = 0, ++round;

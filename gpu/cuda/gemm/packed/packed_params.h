@@ -21,6 +21,7 @@ struct PackedParams {
   int scale_bytes;
   float factor, summand;  // a scale is factor value + summand
   DType scale_dtype;
+  float codebook[16];
   bool zeros;  // one for each group, in the stages
   bool y_is_f32;
   bool accumulate;

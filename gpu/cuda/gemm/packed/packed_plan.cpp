@@ -31,7 +31,9 @@ void lay_out(PackedPlan& plan, const PackedShape& shape, const PackedDevice& dev
   plan.stage_bytes = round_up(plan.zeros + plane * halves * zeros, kPackedAlignment);
   plan.copied_bytes = (w + numbers * (shape.scale_bytes + zeros)) * halves + x;
   const int own_sums = plan.groups > 1 ? round_up(plan.sum_bytes(), 128) : 0;
-  const int fixed = kPackedAlignment + kPackedBarrierBytes + own_sums + kPackedBehind;
+  plan.table_bytes = shape.codebook ? kPackedTableBytes : 0;
+  const int fixed =
+      plan.table_bytes + kPackedAlignment + kPackedBarrierBytes + own_sums + kPackedBehind;
   plan.stages = std::min((device.shared_bytes - fixed) / plan.stage_bytes, kPackedMaxStages);
   plan.sums = plan.groups > 1 ? plan.stages * plan.stage_bytes : 0;
   plan.shared_bytes = fixed + plan.stages * plan.stage_bytes;

@@ -32,6 +32,7 @@ struct PackedShape {
   int scale_bytes;  // of a scale
   bool zeros;       // one byte for each group
   bool halves;      // row `out` + o of w belongs with row o
+  bool codebook;
 };
 
 struct PackedDevice {
@@ -41,9 +42,12 @@ struct PackedDevice {
   std::array<int, 2> clusters_of = {};  // resident clusters of 2 and 4 blocks
 };
 
-// Shared memory: barriers | stages | sums of a block that computes several groups of rows; an only
-// group's lie over the stages. A stage: w, then up's rows of w, x, scales, up's scales, zeros, up's
-// zeros. Of scales and of zeros, those of up are `up_numbers` numbers further.
+constexpr int kPackedTableBytes = 64 * 1024;  // of a codebook: packed_fragment.cuh
+
+// Shared memory: barriers | a codebook's table | stages | sums of a block that computes several
+// groups of rows; an only group's lie over the stages. A stage: w, then up's rows of w, x, scales,
+// up's scales, zeros, up's zeros. Of scales and of zeros, those of up are `up_numbers` numbers
+// further.
 struct PackedPlan {
   int cluster;  // blocks that share rows of w, each with a part of its columns: 1, 2 or 4
   int clusters;
@@ -62,6 +66,7 @@ struct PackedPlan {
   int copied_bytes;  // of a stage
   int stage_bytes;
   int stages;
+  int table_bytes;
   int sums;  // offset from the first stage
   int shared_bytes;
 
