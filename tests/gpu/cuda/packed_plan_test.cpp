@@ -28,9 +28,9 @@ void for_each_plan(Body&& body) {
           for (const auto& [bits, group] :
                {std::pair{4, 32}, {4, 64}, {4, 128}, {4, 0}, {8, 32}, {8, 128}, {8, 0}}) {
             for (const bool halves : {false, true}) {
-              const PackedShape shape{rows,      in,    halves ? out / 2 : out,
-                                      bits,      group, group == 32 ? 4 : 2,
-                                      group > 0, halves};
+              const PackedShape shape{rows,      in,     halves ? out / 2 : out,
+                                      bits,      group,  group == 32 ? 4 : 2,
+                                      group > 0, halves, bits == 4 && group == 64};
               SCOPED_TRACE(fmt::format("{} processors, {} rows, in {}, out {}, {} bits by {}{}",
                                        device.processors, rows, in, out, bits, group,
                                        halves ? ", halves" : ""));

@@ -74,14 +74,18 @@ PackedPlan plan_packed_gemm(const PackedShape& shape, const PackedDevice& device
     if (shape.rows * 16 * 4 <= w_bits * 5) break;
   }
 
-  plan.groups = ceil_div(share * halves, 32 * most_row_warps);
-  plan.group_rows = ceil_div(share, plan.groups);
-  plan.scale_rows = round_up(plan.group_rows, 16);
-  plan.row_warps = ceil_div(plan.group_rows * halves, 32);
-  for (int warps = std::min(most_warps / plan.row_warps / 2 * 2, 8); warps >= 2; warps -= 2) {
-    plan.column_warps = warps;
-    lay_out(plan, shape, device);
-    if (plan.stages >= 4) break;
+  // More groups than rows of warps demand, if the sums of fewer leave no room for two stages.
+  for (int groups = ceil_div(share * halves, 32 * most_row_warps); groups <= share; ++groups) {
+    plan.groups = groups;
+    plan.group_rows = ceil_div(share, groups);
+    plan.scale_rows = round_up(plan.group_rows, 16);
+    plan.row_warps = ceil_div(plan.group_rows * halves, 32);
+    for (int warps = std::min(most_warps / plan.row_warps / 2 * 2, 8); warps >= 2; warps -= 2) {
+      plan.column_warps = warps;
+      lay_out(plan, shape, device);
+      if (plan.stages >= 4) break;
+    }
+    if (plan.stages >= 2) break;
   }
   return plan;
 }
