@@ -7,6 +7,7 @@
 #include "gpu/cuda/base/launch.h"
 #include "gpu/cuda/packed/layout.h"
 #include "gpu/cuda/packed/unpack.h"
+#include "gpu/cuda/packed/unpack_arranged.h"
 
 namespace tandem::cuda {
 namespace {
@@ -225,6 +226,9 @@ Status launch(const UnpackParams& p, const TensorView& out, cudaStream_t stream)
 
 Status launch_unpack(const Weight& weight, std::int64_t first_row, const TensorView& out,
                      cudaStream_t stream) {
+  if (can_unpack_arranged(weight, out)) {
+    return launch_unpack_arranged(weight, first_row, out, stream);
+  }
   UnpackParams p = params_of(weight, out);
   p.first_row = first_row;
   return launch(p, out, stream);
