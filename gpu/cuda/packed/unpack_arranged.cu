@@ -1,6 +1,6 @@
 // out[r] = row r of an arranged weight. A thread has eight columns of four rows: it reads the four
 // words that hold them, which its neighbours share, and writes vectors of 16 bytes. Bound by
-// writing `out`; about five instructions a number.
+// writing `out` and by about twelve instructions a number.
 #include <cstdint>
 
 #include "gpu/cuda/base/dispatch.h"

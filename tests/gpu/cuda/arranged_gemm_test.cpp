@@ -70,12 +70,11 @@ TEST_F(ArrangedGemm, MatchesTheTwinForTheFewRowsOfADecodeStep) {
 
 // Shapes that blocks of a cluster share, and that a block computes in several groups.
 TEST_F(ArrangedGemm, MatchesTheTwinForTheShapesOfModels) {
+  const auto any_rows = [&] { return std::int64_t{1} << (2 * pick(0, 3)); };
   for (const NamedForm& named : served_forms()) {
-    for (const std::int64_t t : {1, 16, 64}) {
-      if (!check(named, {DType::bf16, DType::f32, t, 4096, 1024, false, true})) break;
-      check(named, {DType::f16, DType::f16, t, 2048, 4096});
-      check(named, {DType::bf16, DType::bf16, t, 256, 28672});
-    }
+    if (!check(named, {DType::bf16, DType::f32, any_rows(), 4096, 1024, false, true})) continue;
+    check(named, {DType::f16, DType::f16, any_rows(), 2048, 4096});
+    check(named, {DType::bf16, DType::bf16, any_rows(), 256, 28672});
   }
 }
 
