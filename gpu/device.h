@@ -163,6 +163,15 @@ class Stream : public Operations {
   virtual void upload(void* device, const void* pinned, std::size_t bytes) {
     copy_to_device(device, pinned, bytes);
   }
+  // Rewrites a packed weight's arrays, in place, as this device's products read them fastest;
+  // blocks until that is done. Whoever loads a model calls it once for each weight, after its
+  // copies and before its first use. Operations take weights that are arranged and those that are
+  // not, rows [a, b) of an arranged one cannot be cut out. Devices without a layout of their own do
+  // nothing.
+  virtual Status arrange(Weight& weight) {
+    (void)weight;
+    return {};
+  }
 
   // Flags: words that show other streams how far this one is. set_flag: flag[0 .. count) = value in
   // device memory, after all earlier operations; an offer on another stream that reads the value

@@ -33,6 +33,7 @@ struct Weight {
   std::int64_t packed_rows = 0, packed_cols = 0;
   const float* table = nullptr;         // [256] of ScaleForm::Codes::table, of scales
   const std::int32_t* order = nullptr;  // [in], the column at each place; null: in order
+  bool arranged = false;                // by Stream::arrange: in a layout of the device's own
 
   WeightFormat format() const { return form.format; }
   bool is_dense() const { return form.format == WeightFormat::dense; }

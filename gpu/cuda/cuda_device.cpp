@@ -20,6 +20,9 @@ namespace {
 
 constexpr int kLowestMajor = 8;
 
+// Whether loaders keep packed weights packed; otherwise they convert them to dense ones.
+constexpr bool kTakesPacked = false;
+
 double gigabytes(std::size_t bytes) {
   return static_cast<double>(bytes) * 1e-9;
 }
@@ -37,6 +40,11 @@ class CudaDevice final : public Device {
 
   const DeviceInfo& info() const override { return info_; }
   std::int64_t max_head_dim() const override { return kMaxSimpleHeadDim; }
+  std::span<const WeightFormat> weight_formats() const override {
+    static constexpr WeightFormat kFormats[] = {WeightFormat::dense, WeightFormat::affine,
+                                                WeightFormat::codebook, WeightFormat::fp8};
+    return std::span(kFormats).first(kTakesPacked ? 4 : 1);
+  }
 
   void keep_to(std::span<const int> cpus) override {
     if (link_ != nullptr) link_->keep_to(cpus);

@@ -14,6 +14,7 @@
 #include "gpu/cuda/elementwise/elementwise.h"
 #include "gpu/cuda/handoff/flags.h"
 #include "gpu/cuda/lora/lora.h"
+#include "gpu/cuda/packed/unpack.h"
 
 namespace tandem::cuda {
 namespace {
@@ -259,7 +260,9 @@ void CudaStream::resolve_tokens(const ResolveTokensArgs& args) {
 }
 void CudaStream::embed(const EmbedArgs& args) {
   check_args(args);
-  enqueue("embed", [&] { return launch_embed(args, handle_); });
+  enqueue("embed", [&] {
+    return args.table.is_dense() ? launch_embed(args, handle_) : launch_packed_embed(args, handle_);
+  });
 }
 void CudaStream::rms_norm(const RmsNormArgs& args) {
   check_args(args);
@@ -279,6 +282,14 @@ void CudaStream::gemm(const GemmArgs& args) {
     TANDEM_TRY(prepare());
     return workspaces_.gemm->run(args, handle_);
   });
+}
+Status CudaStream::arrange(Weight& weight) {
+  TANDEM_CHECK(!recording_, "arranging does not belong into a recording");
+  TANDEM_TRY(synchronize());
+  Status status = cuda_status(use_gpu(gpu_), "cudaSetDevice");
+  if (status) status = prepare();
+  if (status) status = workspaces_.gemm->arrange(weight, handle_);
+  return fatal("arrange", status);
 }
 Status CudaStream::tune_gemm(std::span<const GemmArgs> like) {
   TANDEM_CHECK(!recording_, "tuning does not belong into a recording");

@@ -60,6 +60,7 @@ class CudaStream final : public Stream {
   void sum_squares(const SumSquaresArgs& args) override;
   void add_norm(const AddNormArgs& args) override;
   void gemm(const GemmArgs& args) override;
+  Status arrange(Weight& weight) override;
   Status tune_gemm(std::span<const GemmArgs> like) override;
   void rotary_angles(const RotaryAnglesArgs& args) override;
   void rope_append(const RopeAppendArgs& args) override;

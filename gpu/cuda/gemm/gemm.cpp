@@ -1,22 +1,25 @@
 #include "gpu/cuda/gemm/gemm.h"
 
-#include "gpu/cuda/elementwise/elementwise.h"
-
 #include <algorithm>
 #include <utility>
+
+#include "gpu/cuda/elementwise/elementwise.h"
+#include "gpu/cuda/packed/arrange.h"
+#include "gpu/cuda/packed/unpack.h"
 
 namespace tandem::cuda {
 namespace {
 
 // The types that our kernels and cuBLASLt combine, in addition to check_args().
 void check_types(const GemmArgs& args) {
-  TANDEM_CHECK(args.w.is_dense(), "weights of format '{}', loaded all the same",
-               to_string(args.w.format()));
   TANDEM_CHECK(args.y.dtype == args.x.dtype || args.y.dtype == DType::f32, "y {} for x {}",
                to_string(args.y), to_string(args.x));
   TANDEM_CHECK(args.bias.rank == 0 || args.bias.dtype == args.x.dtype, "bias {} for {}",
-               to_string(args.bias), to_string(args.w.data));
+               to_string(args.bias), to_string(args.x));
 }
+
+// Half of an H200's L2: what has been dequantised is still there when it is multiplied.
+constexpr std::size_t kScratchBytes = std::size_t{32} << 20;
 
 }  // namespace
 
@@ -24,12 +27,53 @@ Result<std::unique_ptr<Gemm>> Gemm::create() {
   TANDEM_ASSIGN(std::unique_ptr<LtGemm> lt, LtGemm::create());
   TANDEM_ASSIGN(const SkinnyDevice skinny, prepare_skinny_gemm());
   TANDEM_ASSIGN(const WarpgroupDevice warpgroup, prepare_warpgroup_gemm());
-  return std::unique_ptr<Gemm>(new Gemm(std::move(lt), skinny, warpgroup));
+  TANDEM_ASSIGN(PackedGemm packed, PackedGemm::create());
+  return std::unique_ptr<Gemm>(new Gemm(std::move(lt), skinny, warpgroup, std::move(packed)));
+}
+
+Status Gemm::prepare_scratch() {
+  if (scratch_ != nullptr) return {};
+  TANDEM_ASSIGN(scratch_, allocate_device_memory(kScratchBytes,
+                                                 "allocating the workspace of packed weights"));
+  return {};
+}
+
+Status Gemm::arrange(Weight& weight, cudaStream_t stream) {
+  TANDEM_TRY(prepare_scratch());
+  return arrange_weight(weight, scratch_.get(), kScratchBytes, stream);
+}
+
+Status Gemm::run_unpacked(const GemmArgs& args, cudaStream_t stream) {
+  const std::int64_t in = args.w.cols();
+  const std::int64_t fits = static_cast<std::int64_t>(kScratchBytes / size_of(args.x.dtype)) /
+                            std::max<std::int64_t>(in, 1);
+  if (fits == 0) return error(StatusCode::internal, "a weight of {} columns", in);
+  // Slices of equal size have one algorithm.
+  const std::int64_t slices = (args.w.rows() + fits - 1) / fits;
+  const std::int64_t at_once = ((args.w.rows() + slices - 1) / slices + 63) / 64 * 64;
+  const std::int64_t most = std::min(at_once, fits);
+  for (std::int64_t first = 0; first < args.w.rows(); first += most) {
+    const std::int64_t rows = std::min(most, args.w.rows() - first);
+    const TensorView slice(scratch_.get(), args.x.dtype, {rows, in});
+    TANDEM_TRY(launch_unpack(args.w, first, slice, stream));
+    GemmArgs product = args;
+    product.w = slice;
+    product.y = args.y.slice_cols(first, rows);
+    if (args.bias.rank > 0) product.bias = args.bias.slice_cols(first, rows);
+    // Our own kernels would read the slice before it is written.
+    TANDEM_TRY(lt_->run(product, stream));
+  }
+  return {};
 }
 
 Status Gemm::run(const GemmArgs& args, cudaStream_t stream) {
   check_types(args);
   if (args.y.num_elements() == 0) return {};
+  if (!args.w.is_dense()) {
+    TANDEM_TRY(prepare_scratch());
+    return packed_.takes(args) ? packed_.run(args, scratch_.get(), stream)
+                               : run_unpacked(args, stream);
+  }
   // Our own kernels are used wherever they can be; their header comments have the measurements.
   if (skinny_.supported && skinny_gemm_takes(args)) {
     return launch_skinny_gemm(args, skinny_, stream);
@@ -46,6 +90,15 @@ Status Gemm::run(const GemmSwigluArgs& args, cudaStream_t stream) {
   const GemmArgs both{args.x, args.w, {}, args.out};
   const bool may_fuse = args.out.dtype == args.x.dtype;
   const GemmEnd end = args.activation == Activation::silu ? GemmEnd::swiglu : GemmEnd::geglu;
+  if (!args.w.is_dense()) {
+    if (args.out.num_elements() == 0) return {};
+    TANDEM_TRY(prepare_scratch());
+    if (may_fuse && packed_.takes(product)) {
+      return packed_.run(both, scratch_.get(), stream, end);
+    }
+    TANDEM_TRY(run_unpacked(product, stream));
+    return launch_swiglu({args.gate_up, args.out, args.activation}, stream);
+  }
   if (may_fuse && skinny_.supported && skinny_gemm_takes(both)) {
     return launch_skinny_gemm(both, skinny_, stream, end);
   }
@@ -59,6 +112,16 @@ Status Gemm::run(const GemmSwigluArgs& args, cudaStream_t stream) {
 Status Gemm::tune(std::span<const GemmArgs> like, cudaStream_t stream) {
   if (like.empty()) return {};
   for (const GemmArgs& args : like) check_types(args);
+  if (!like.front().w.is_dense()) {
+    // There is nothing to choose, but kernels load at their first use.
+    for (std::int64_t rows = like.front().x.rows(); rows > 0; rows /= 2) {
+      GemmArgs args = like.front();
+      args.x = args.x.slice_rows(0, rows);
+      args.y = args.y.slice_rows(0, rows);
+      TANDEM_TRY(run(args, stream));
+    }
+    return cuda_status(cudaStreamSynchronize(stream), "products by a packed weight");
+  }
   GemmArgs few = like.front();
   few.x = few.x.slice_rows(0, std::min<std::int64_t>(few.x.rows(), 1));
   few.y = few.y.slice_rows(0, few.x.rows());

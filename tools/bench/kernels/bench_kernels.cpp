@@ -16,6 +16,7 @@
 #include "tools/bench/kernels/gemm_section.h"
 #include "tools/bench/kernels/gpu_bench.h"
 #include "tools/bench/kernels/lora_section.h"
+#include "tools/bench/kernels/packed_section.h"
 #endif
 
 namespace tandem {
@@ -71,6 +72,7 @@ Result<int> bench_kernels(const KernelBenchSettings& settings,
   };
   TANDEM_TRY(kernels::run_attention_section(gpu, {settings.only, settings.replays}, report));
   TANDEM_TRY(kernels::run_gemm_section(gpu, {settings.only, settings.replays}, report));
+  TANDEM_TRY(kernels::run_packed_section(gpu, {settings.only, settings.replays}, report));
   TANDEM_TRY(kernels::run_lora_section(gpu, {settings.peers, settings.only, settings.replays},
                                        report, progress));
   return report.finish(report_settings);

@@ -1,0 +1,84 @@
+// The work split of the products by packed weights for few rows; it depends only on the shapes and
+// the device.
+#pragma once
+
+#include <array>
+
+#ifdef __CUDACC__
+#define TANDEM_HOST_DEVICE __host__ __device__
+#else
+#define TANDEM_HOST_DEVICE
+#endif
+
+namespace tandem::cuda {
+
+constexpr int kPackedSlice = 128;   // columns of a stage that one warp multiplies
+constexpr int kPackedMaxRows = 64;  // of x
+constexpr int kPackedMaxStages = 8;
+constexpr int kPackedAlignment = 1024;  // the swizzle's period
+constexpr int kPackedBarrierBytes = 1024;
+constexpr int kPackedLineBytes = 128;                 // of a row, swizzled together
+constexpr int kPackedBehind = 31 * kPackedLineBytes;  // read beyond a stage's rows of w
+// Warps beside the producer; with more than 32 rows of x a thread's sums leave room for fewer.
+constexpr int kPackedMaxWarps = 12;
+constexpr int kPackedMaxWarpsOf64 = 8;
+
+struct PackedShape {
+  int rows;  // of x
+  int in;
+  int out;          // columns of y
+  int bits;         // of a code
+  int group;        // columns that share a scale; 0: whole rows
+  int scale_bytes;  // of a scale
+  bool zeros;       // one byte for each group
+  bool halves;      // row `out` + o of w belongs with row o
+  bool codebook;
+};
+
+struct PackedDevice {
+  bool supported = false;
+  int processors = 0;
+  int shared_bytes = 0;                 // maximum per block
+  std::array<int, 2> clusters_of = {};  // resident clusters of 2 and 4 blocks
+};
+
+constexpr int kPackedTableBytes = 64 * 1024;  // of a codebook: packed_fragment.cuh
+
+// Shared memory: barriers | a codebook's table | stages | sums of a block that computes several
+// groups of rows; an only group's lie over the stages. A stage: w, then up's rows of w, x, scales,
+// up's scales, zeros, up's zeros. Of scales and of zeros, those of up are `up_numbers` numbers
+// further.
+struct PackedPlan {
+  int cluster;  // blocks that share rows of w, each with a part of its columns: 1, 2 or 4
+  int clusters;
+  int groups;        // groups of a cluster's columns of y, one after another; 1 for several blocks
+  int group_rows;    // columns of y in the largest group: the rows of a copy of w
+  int row_warps;     // 32 rows of w each
+  int column_warps;  // kPackedSlice columns of a stage each
+  int col_tiles;     // eights of x's rows: 1, 2, 4 or 8
+  int x_rows;        // of a copy of x
+  int chunks;        // stages over all columns
+  int slabs;         // lines of a row of w in a stage
+  int scale_rows;    // of a copy of scales
+  int scale_groups;  // in a stage
+  int up, x, scales, zeros;  // offsets in a stage
+  int up_numbers;
+  int copied_bytes;  // of a stage
+  int stage_bytes;
+  int stages;
+  int table_bytes;
+  int sums;  // offset from the first stage
+  int shared_bytes;
+
+  TANDEM_HOST_DEVICE constexpr int chunk() const { return column_warps * kPackedSlice; }
+  TANDEM_HOST_DEVICE constexpr int sum_pitch() const {
+    return 32 * row_warps + 4;
+  }  // floats; the 4 avoid bank conflicts
+  TANDEM_HOST_DEVICE constexpr int sum_bytes() const {
+    return column_warps * 8 * col_tiles * sum_pitch() * 4;
+  }
+};
+// stages is below 2 if the device's shared memory does not suffice.
+PackedPlan plan_packed_gemm(const PackedShape& shape, const PackedDevice& device);
+
+}  // namespace tandem::cuda
