@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "engine/model/weights/source_names.h"
 
@@ -39,6 +40,32 @@ Status read_output_scales(const ModelSpec& spec, const WeightSource& source, Wei
     float& scale = layout.layers[static_cast<std::size_t>(i)].output_scale;
     TANDEM_TRY(source.read(name, kOne, DType::f32, &scale));
   }
+  return {};
+}
+
+// Lets the device bring packed weights into the layout that its products read fastest.
+Status arrange(const ModelSpec& spec, Device& device, WeightLayout& layout) {
+  std::vector<Weight*> packed;
+  const auto add = [&](Weight& weight) {
+    if (!weight.is_dense()) packed.push_back(&weight);
+  };
+  add(layout.embedding);
+  add(layout.layer_inputs.table);
+  std::vector<WeightStack*> stacks = {&layout.layer_inputs.projection};
+  for (LayerWeights& layer : layout.layers) {
+    for (WeightStack* const stack : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down,
+                                     &layer.input_gate, &layer.input_projection}) {
+      stacks.push_back(stack);
+    }
+  }
+  for (WeightStack* const stack : stacks) {
+    for (Weight& part : stack->parts) add(part);
+  }
+  if (!spec.tie_word_embeddings) add(layout.head);
+  if (packed.empty()) return {};
+  TANDEM_ASSIGN(const auto stream, device.create_stream("weights"));
+  for (Weight* const weight : packed) TANDEM_TRY(stream->arrange(*weight));
+  if (spec.tie_word_embeddings) layout.head = layout.embedding;
   return {};
 }
 
@@ -81,6 +108,7 @@ Result<ModelWeights> ModelWeights::load(const ModelSpec& shape, Shard shard,
       read_weights(source, weights.layout_, weights.buffer_.host_visible(), device, progress));
   weights.layout_.pieces.clear();
   weights.layout_.shared.clear();
+  TANDEM_TRY(arrange(spec, device, weights.layout_));
   return weights;
 }
 
