@@ -10,13 +10,15 @@
 #endif
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
+#include "gpu/host/kernels/packed_numbers-inl.h"
 #include "gpu/host/kernels/simd-inl.h"
 #include "gpu/weight.h"
+#include "hwy/cache_control.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tandem::host::HWY_NAMESPACE {
@@ -24,132 +26,20 @@ namespace tandem::host::HWY_NAMESPACE {
 using U32 = hn::Repartition<std::uint32_t, F32>;
 using VecU = hn::Vec<U32>;
 
-inline constexpr std::int64_t kLanes = hn::MaxLanes(F32());
 inline constexpr std::int64_t kBlock = 2 * kLanes;
 
-// Scales, zeros and offsets of a range of a row's groups.
-class Numbers {
- public:
-  static constexpr std::int64_t kMost = 256;  // groups
+#ifndef TANDEM_INLINE
+#define TANDEM_INLINE __attribute__((always_inline))
+#endif
 
-  void read(const Weight& weight, std::int64_t row, std::int64_t first, std::int64_t count) {
-    const WeightForm& form = weight.form;
-    const std::int64_t groups = form.groups(weight.cols());
-    const PackedArrays& arrays = weight.packed;
-    read_one(form.scales, arrays.scales, arrays.scale_codes, weight.table, row, groups, first,
-             count, scale);
-    if (form.offsets.is_used()) {
-      read_one(form.offsets, arrays.offsets, arrays.offset_codes, weight.table, row, groups, first,
-               count, offset);
-    }
-    if (form.has_zeros) {
-      const F32 d;
-      copy_first(arrays.zeros + row * groups + first, count, 1);
-      for (std::int64_t k = 0; k < count; k += kLanes) {
-        hn::Store(bytes_at<false>(k), d, zero + k);
-      }
-    }
-  }
-
-  HWY_ALIGN float scale[kMost];
-  HWY_ALIGN float zero[kMost];  // without WeightForm::zero
-  HWY_ALIGN float offset[kMost];
-
- private:
-  // Numbers are copied before they are converted, so that vectors reach beyond the last one.
-  void copy_first(const void* source, std::int64_t count, std::size_t size) {
-    std::memcpy(copy_, source, static_cast<std::size_t>(count) * size);
-  }
-  template <bool kSigned>
-  VecF bytes_at(std::int64_t k) const {
-    const F32 d;
-    const hn::Repartition<std::int32_t, F32> wide;
-    using Byte = std::conditional_t<kSigned, std::int8_t, std::uint8_t>;
-    const hn::Rebind<Byte, F32> narrow;
-    return hn::ConvertTo(
-        d, hn::PromoteTo(wide, hn::LoadU(narrow, reinterpret_cast<const Byte*>(copy_) + k)));
-  }
-
-  void read_values(const ScaleForm& form, const std::byte* values, std::int64_t row,
-                   std::int64_t groups, std::int64_t first, std::int64_t count, float* target) {
-    const F32 d;
-    const std::int64_t in_row = (groups + form.nested - 1) / form.nested;
-    const std::int64_t begin = first / form.nested;
-    const std::int64_t end = (first + count + form.nested - 1) / form.nested;
-    const std::size_t size = size_of(form.dtype);
-    copy_first(values + (row * in_row + begin) * static_cast<std::int64_t>(size), end - begin,
-               size);
-    float* const converted = form.nested == 1 ? target : shared_;
-    with_type(form.dtype, [&](auto* type) {
-      const auto* source = reinterpret_cast<decltype(type)>(copy_);
-      for (std::int64_t k = 0; k < end - begin; k += kLanes) {
-        hn::Store(load_f32(d, source + k), d, converted + k);
-      }
-    });
-    if (form.nested == 1) return;
-    const std::int64_t nested = form.nested;
-    if (first % nested == 0 && nested % kLanes == 0) {
-      for (std::int64_t k = 0; k < count; k += kLanes) {
-        hn::Store(hn::Set(d, shared_[k / nested]), d, target + k);
-      }
-    } else if (first % nested == 0 && kLanes % nested == 0) {
-      HWY_ALIGN std::int32_t lanes[kLanes];
-      for (std::int64_t i = 0; i < kLanes; ++i) lanes[i] = static_cast<std::int32_t>(i / nested);
-      const auto indices = hn::SetTableIndices(d, lanes);
-      for (std::int64_t k = 0; k < count; k += kLanes) {
-        const VecF values_of_lanes = hn::LoadU(d, shared_ + k / nested);
-        hn::Store(hn::TableLookupLanes(values_of_lanes, indices), d, target + k);
-      }
-    } else {
-      for (std::int64_t k = 0; k < count; ++k) target[k] = shared_[(first + k) / nested - begin];
-    }
-  }
-
-  void read_one(const ScaleForm& form, const std::byte* values, const std::uint8_t* codes,
-                const float* table, std::int64_t row, std::int64_t groups, std::int64_t first,
-                std::int64_t count, float* target) {
-    const F32 d;
-    const hn::Repartition<std::int32_t, F32> wide;
-    if (form.has_values) {
-      read_values(form, values, row, groups, first, count, target);
-    } else {
-      std::fill_n(target, count, 1.0F);
-    }
-    if (form.codes != ScaleForm::Codes::none) copy_first(codes + row * groups + first, count, 1);
-    const auto multiply = [&](auto code_at) {
-      for (std::int64_t k = 0; k < count; k += kLanes) {
-        hn::Store(hn::Mul(hn::Load(d, target + k), code_at(k)), d, target + k);
-      }
-    };
-    switch (form.codes) {
-      case ScaleForm::Codes::none:
-        break;
-      case ScaleForm::Codes::u8:
-        multiply([&](std::int64_t k) { return bytes_at<false>(k); });
-        break;
-      case ScaleForm::Codes::i8:
-        multiply([&](std::int64_t k) { return bytes_at<true>(k); });
-        break;
-      case ScaleForm::Codes::table: {
-        const hn::Rebind<std::uint8_t, F32> narrow;
-        multiply([&](std::int64_t k) {
-          const auto index = hn::PromoteTo(wide, hn::LoadU(narrow, copy_ + k));
-          return hn::GatherIndex(d, table, index);
-        });
-        break;
-      }
-    }
-    if (form.factor == 1 && form.added == 0) return;
-    const VecF factor = hn::Set(d, form.factor);
-    const VecF added = hn::Set(d, form.added);
-    for (std::int64_t k = 0; k < count; k += kLanes) {
-      hn::Store(hn::Mul(factor, hn::Add(hn::Load(d, target + k), added)), d, target + k);
-    }
-  }
-
-  HWY_ALIGN std::uint8_t copy_[(kMost + 16) * sizeof(float)];
-  HWY_ALIGN float shared_[kMost + 16];
-};
+// f(0), ..., f(kCount - 1), of constants, so that GCC keeps arrays of vectors in registers.
+template <int kCount, typename F>
+HWY_INLINE void unroll(F f) {
+  const auto call = [&]<int... i>(std::integer_sequence<int, i...>) TANDEM_INLINE {
+    (f(std::integral_constant<int, i>()), ...);
+  };
+  call(std::make_integer_sequence<int, kCount>());
+}
 
 // 16 floats, looked up by the lower 4 bits of an index.
 class Table {
@@ -186,16 +76,6 @@ class Table {
   VecF parts_[kParts];
 };
 
-// One number by plain arithmetic: at the ends of rows, and in groups of uncommon sizes.
-inline float code_value(const WeightForm& form, unsigned code) {
-  if (form.format == WeightFormat::codebook) return form.codebook[code];
-  if (form.format == WeightFormat::affine) return static_cast<float>(static_cast<int>(code));
-  const unsigned exponent = code >> 3 & 15U;
-  const float size = exponent == 0 ? static_cast<float>(code & 7U) * 0x1p-9F
-                                   : std::bit_cast<float>(((code & 127U) << 20) + (120U << 23));
-  return (code & 128U) == 0 ? size : -size;
-}
-
 // A row's codes, and the numbers of a range of its groups, which each decoder turns into values.
 struct PackedRow {
   PackedRow(const Weight& weight, std::int64_t row, const Numbers& its_numbers,
@@ -206,7 +86,8 @@ struct PackedRow {
         numbers(its_numbers),
         begin(first_place) {}
 
-  // The value at a place of the range.
+  // The value at a place of the range, by plain arithmetic: at the ends of rows, and in groups of
+  // uncommon sizes.
   float value(std::int64_t i) const {
     const std::int64_t g = (i - begin) / form.group;
     unsigned code = 0;
@@ -219,12 +100,7 @@ struct PackedRow {
         code |= (high[bit / 8] >> (bit % 8) & ((1U << above) - 1)) << 4;
       }
     }
-    float result = code_value(form, code);
-    if (form.format == WeightFormat::affine) {
-      result -= static_cast<float>(form.zero) + (form.has_zeros ? numbers.zero[g] : 0);
-    }
-    result *= numbers.scale[g];
-    return form.offsets.is_used() ? result - numbers.offset[g] : result;
+    return numbers.scale[g] * code_value(form, code) - numbers.minus[g];
   }
 
   const WeightForm& form;
@@ -236,32 +112,19 @@ struct PackedRow {
 
 // The decoders. enter(g) precedes the blocks of a span: of the range's group g, or of groups g and
 // g + 1 if each is half a block. block(i, a, b) then sets a and b to the halves of the block at
-// place i, a multiple of kBlock.
+// place i, a multiple of kBlock: to its even and its odd places if codes have kBits = 4 lower bits,
+// otherwise to its first and its last ones.
 
 // 4 bits in groups of whole blocks: the group's 16 values are one table.
 class TableDecoder {
  public:
-  static constexpr bool kByParity = true;  // a block's halves are its even and its odd places
-  explicit TableDecoder(const PackedRow& row) : row_(row) {
-    HWY_ALIGN float values[16];
-    for (unsigned i = 0; i < 16; ++i) {
-      values[i] = code_value(row.form, i) - static_cast<float>(row.form.zero);
-    }
-    codes_ = Table(values);
-  }
+  static constexpr int kBits = 4;
+  static constexpr int kAboveBits = 0;
+  explicit TableDecoder(const PackedRow& row) : row_(row), codes_(row.numbers.low_codes) {}
   HWY_INLINE void enter(std::int64_t g) {
-    const F32 d;
-    const VecF scale = hn::Set(d, row_.numbers.scale[g]);
-    table_ = codes_;
-    if (row_.form.has_zeros) {
-      const VecF zero = hn::Set(d, row_.numbers.zero[g]);
-      table_ = table_.map([&](VecF v) { return hn::Sub(v, zero); });
-    }
-    table_ = table_.map([&](VecF v) { return hn::Mul(v, scale); });
-    if (row_.form.offsets.is_used()) {
-      const VecF offset = hn::Set(d, row_.numbers.offset[g]);
-      table_ = table_.map([&](VecF v) { return hn::Sub(v, offset); });
-    }
+    const VecF scale = hn::Set(F32(), row_.numbers.scale[g]);
+    const VecF minus = hn::Set(F32(), row_.numbers.minus[g]);
+    table_ = codes_.map([&](VecF v) { return hn::MulSub(v, scale, minus); });
   }
   HWY_INLINE void block(std::int64_t i, VecF& a, VecF& b) const {
     const hn::Rebind<std::uint8_t, F32> narrow;
@@ -275,35 +138,27 @@ class TableDecoder {
   Table codes_, table_;
 };
 
-// What the other decoders subtract and multiply by.
-template <bool kByParity>
+// scale and minus of the halves of a block.
+template <bool kByParity>  // the halves are the even and the odd places
 class Scaling {
  public:
-  HWY_INLINE void enter(const PackedRow& row, std::int64_t g, float constant_zero) {
+  HWY_INLINE void enter(const PackedRow& row, std::int64_t g, float factor = 1) {
     const bool halves = row.form.group == kLanes;
-    set(row.numbers.scale, g, halves, scale_);
-    const F32 d;
-    offset_[0] = offset_[1] = hn::Zero(d);
-    has_offsets_ = row.form.offsets.is_used();
-    if (has_offsets_) set(row.numbers.offset, g, halves, offset_);
-    const VecF constant = hn::Set(d, constant_zero);
-    zero_[0] = zero_[1] = constant;
-    if (!row.form.has_zeros) return;
-    set(row.numbers.zero, g, halves, zero_);
-    for (VecF& zero : zero_) zero = hn::Add(zero, constant);
+    set(row.numbers.scale, g, halves, factor, scale_);
+    set(row.numbers.minus, g, halves, 1, minus_);
   }
   template <int kHalf>
   HWY_INLINE VecF apply(VecF v) const {
-    const VecF scaled = hn::Mul(hn::Sub(v, zero_[kHalf]), scale_[kHalf]);
-    return has_offsets_ ? hn::Sub(scaled, offset_[kHalf]) : scaled;
+    return hn::MulSub(v, scale_[kHalf], minus_[kHalf]);
   }
 
  private:
-  static HWY_INLINE void set(const float* numbers, std::int64_t g, bool halves, VecF (&target)[2]) {
+  static HWY_INLINE void set(const float* numbers, std::int64_t g, bool halves, float factor,
+                             VecF (&target)[2]) {
     const F32 d;
-    target[0] = target[1] = hn::Set(d, numbers[g]);
+    target[0] = target[1] = hn::Set(d, numbers[g] * factor);
     if (!halves) return;
-    const VecF second = hn::Set(d, numbers[g + 1]);
+    const VecF second = hn::Set(d, numbers[g + 1] * factor);
     if (kByParity) {
       target[0] = target[1] = hn::IfThenElse(hn::FirstN(d, kLanes / 2), target[0], second);
     } else {
@@ -311,34 +166,25 @@ class Scaling {
     }
   }
 
-  VecF scale_[2], zero_[2], offset_[2];
-  bool has_offsets_ = false;
+  VecF scale_[2], minus_[2];
 };
 
 // 4 bits and kAbove further ones.
 template <int kAbove>
 class PlanesDecoder {
  public:
-  static constexpr bool kByParity = true;
-  explicit PlanesDecoder(const PackedRow& row) : row_(row) {
-    HWY_ALIGN float low[16];
-    HWY_ALIGN float high[16];
-    for (unsigned i = 0; i < 16; ++i) {
-      low[i] = code_value(row.form, i);
-      // Repeated, so that bits of further codes in an index do not matter.
-      high[i] = static_cast<float>(static_cast<int>((i & ((1U << kAbove) - 1)) << 4));
-    }
-    low_ = Table(low);
-    high_ = Table(high);
-    HWY_ALIGN std::uint32_t shifts[kLanes];
-    for (std::int64_t i = 0; i < kLanes; ++i) {
-      shifts[i] = static_cast<std::uint32_t>(2 * kAbove * i % 32);
-    }
-    shifts_ = hn::Load(U32(), shifts);
+  static constexpr int kBits = 4;
+  static constexpr int kAboveBits = kAbove;
+  explicit PlanesDecoder(const PackedRow& row) : row_(row), low_(row.numbers.low_codes) {
+    // Repeated, so that bits of further codes in an index do not matter.
+    HWY_ALIGN static constexpr float kHigh[2][16] = {
+        {0, 16, 0, 16, 0, 16, 0, 16, 0, 16, 0, 16, 0, 16, 0, 16},
+        {0, 16, 32, 48, 0, 16, 32, 48, 0, 16, 32, 48, 0, 16, 32, 48}};
+    high_ = Table(kHigh[kAbove / 2]);
+    shifts_ = hn::Mul(hn::Iota(U32(), 0), hn::Set(U32(), 2 * kAbove));
+    shifts_ = hn::And(shifts_, hn::Set(U32(), 31));
   }
-  HWY_INLINE void enter(std::int64_t g) {
-    scaling_.enter(row_, g, static_cast<float>(row_.form.zero));
-  }
+  HWY_INLINE void enter(std::int64_t g) { scaling_.enter(row_, g); }
   HWY_INLINE void block(std::int64_t i, VecF& a, VecF& b) const {
     const hn::Rebind<std::uint8_t, F32> narrow;
     const VecU codes = hn::PromoteTo(U32(), hn::LoadU(narrow, row_.low + i / 2));
@@ -376,34 +222,43 @@ class PlanesDecoder {
 template <bool kFp8>
 class BytesDecoder {
  public:
-  static constexpr bool kByParity = false;
+  static constexpr int kBits = 8;
+  static constexpr int kAboveBits = 0;
   explicit BytesDecoder(const PackedRow& row) : row_(row) {}
-  HWY_INLINE void enter(std::int64_t g) {
-    scaling_.enter(row_, g, kFp8 ? 0 : static_cast<float>(row_.form.zero));
-  }
+  HWY_INLINE void enter(std::int64_t g) { scaling_.enter(row_, g, kFp8 ? kFp8Factor : 1); }
   HWY_INLINE void block(std::int64_t i, VecF& a, VecF& b) const {
     a = scaling_.template apply<0>(value(row_.low + i));
     b = scaling_.template apply<1>(value(row_.low + i + kLanes));
   }
 
  private:
-  HWY_INLINE static VecF value(const std::uint8_t* codes) {
+  static constexpr float kFp8Factor = 256;  // by which value() is too small
+
+  HWY_INLINE VecF value(const std::uint8_t* codes) const {
     const F32 d;
-    const hn::Rebind<std::uint8_t, F32> narrow;
-    const hn::Repartition<std::int32_t, F32> integers;
-    const VecU code = hn::PromoteTo(U32(), hn::LoadU(narrow, codes));
-    if constexpr (!kFp8) return hn::ConvertTo(d, hn::BitCast(integers, code));
-    const VecU sign = hn::ShiftLeft<24>(hn::And(code, hn::Set(U32(), 128)));
-    const VecU size = hn::And(code, hn::Set(U32(), 127));
-    // Exponents are biased by 7, in float by 127. Denormal numbers are multiples of 2^-9.
-    const VecF normal =
-        hn::BitCast(d, hn::Add(hn::ShiftLeft<20>(size), hn::Set(U32(), 120U << 23)));
-    const VecF denormal =
-        hn::Mul(hn::ConvertTo(d, hn::BitCast(integers, size)), hn::Set(d, 0x1p-9F));
-    const auto is_denormal =
-        hn::RebindMask(d, hn::Lt(hn::BitCast(integers, size), hn::Set(integers, 8)));
-    return hn::BitCast(
-        d, hn::Or(hn::BitCast(U32(), hn::IfThenElse(is_denormal, denormal, normal)), sign));
+    if constexpr (kFp8) {
+#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+      HWY_ALIGN float values[kLanes];
+      for (std::int64_t i = 0; i < kLanes; ++i) {
+        values[i] = code_value(row_.form, codes[i]) / kFp8Factor;
+      }
+      return hn::Load(d, values);
+#else
+      // As f16, whose exponents are biased by 15 and not by 7. The copies of the sign that
+      // widening adds go to bits 14 and 15, of which bit 14 is cleared.
+      const hn::Rebind<std::int8_t, F32> narrow;
+      const hn::Rebind<std::int16_t, F32> shorts;
+      const hn::Rebind<hwy::float16_t, F32> halves;
+      const auto wide =
+          hn::PromoteTo(shorts, hn::LoadU(narrow, reinterpret_cast<const std::int8_t*>(codes)));
+      const auto bits = hn::AndNot(hn::Set(shorts, std::int16_t{1} << 14), hn::ShiftLeft<7>(wide));
+      return hn::PromoteTo(d, hn::BitCast(halves, bits));
+#endif
+    } else {
+      const hn::Rebind<std::uint8_t, F32> narrow;
+      const hn::Repartition<std::int32_t, F32> integers;
+      return hn::ConvertTo(d, hn::PromoteTo(integers, hn::LoadU(narrow, codes)));
+    }
   }
 
   PackedRow row_;
@@ -413,7 +268,8 @@ class BytesDecoder {
 // Groups of uncommon sizes, which may end within a block.
 class SingleDecoder {
  public:
-  static constexpr bool kByParity = false;
+  static constexpr int kBits = 8;
+  static constexpr int kAboveBits = 0;
   explicit SingleDecoder(const PackedRow& row) : row_(row) {}
   void enter(std::int64_t) {}
   void block(std::int64_t i, VecF& a, VecF& b) const {
@@ -448,40 +304,54 @@ HWY_INLINE void with_decoder(const Weight& weight, Body body) {
   }
 }
 
-// Decodes rows [row, row + kRows) side by side: block(i, decoders) for each of their blocks, and
-// rest(i, n, rows) for the n places behind the last block, if there are any.
+// Decodes places [begin, end) of rows [row, row + kRows) side by side: block(i, decoders) for each
+// of their blocks, and rest(i, n, rows) for the n places behind the last block, if there are any.
+// `begin` is the first place of a group and of a block; with one group, of a block.
 template <typename Decoder, int kRows, typename Block, typename Rest>
-HWY_INLINE void decode_rows(const Weight& weight, std::int64_t row, Numbers* numbers, Block block,
-                            Rest rest) {
-  const std::int64_t cols = weight.cols();
-  const std::int64_t group = std::min<std::int64_t>(weight.form.group, cols);
-  const std::int64_t groups = weight.form.groups(cols);
+HWY_INLINE void decode_rows(const Weight& weight, std::int64_t row, std::int64_t begin,
+                            std::int64_t end, Numbers* numbers, Block block, Rest rest) {
+  const std::int64_t group = std::min<std::int64_t>(weight.form.group, weight.cols());
   constexpr bool kSingle = std::is_same_v<Decoder, SingleDecoder>;
   const std::int64_t span = kSingle ? Numbers::kMost * group : std::max(group, kBlock);
-  for (std::int64_t first = 0; first < groups; first += Numbers::kMost) {
-    const std::int64_t count = std::min(Numbers::kMost, groups - first);
-    const std::int64_t begin = first * group;
-    const std::int64_t end = std::min(cols, begin + count * group);
-    for (int r = 0; r < kRows; ++r) numbers[r].read(weight, row + r, first, count);
-    const auto decode = [&](const auto&... rows) HWY_ATTR {
+  const std::int64_t groups_of_span = group < kBlock ? 2 : 1;
+  // The processor does not see from one row to the next, and would wait at the start of each. The
+  // next rows' codes are requested while those of these rows are decoded.
+  const std::int64_t row_bytes = weight.form.low_bytes(weight.cols());
+  const std::int64_t high_bytes = weight.form.high_bytes(weight.cols());
+  const std::uint8_t* const next = weight.packed.low + (row + kRows) * row_bytes;
+  const std::uint8_t* const next_high = weight.packed.high + (row + kRows) * high_bytes;
+  std::int64_t at = begin;
+  while (at < end) {
+    const std::int64_t first = at / group;
+    const std::int64_t stop = std::min(end, (first + Numbers::kMost) * group);
+    const std::int64_t count = (stop - first * group + group - 1) / group;
+    for (int r = 0; r < kRows; ++r) numbers[r].read(row + r, first, count);
+    const auto decode = [&](const auto&... rows) TANDEM_INLINE {
       Decoder decoders[] = {Decoder(rows)...};
       std::int64_t g = 0;
-      for (std::int64_t at = begin; at < end; at += span, g += span / group) {
-        const std::int64_t stop = std::min(end, at + span);
-        if (at + kBlock > stop) break;
-        for (Decoder& decoder : decoders) decoder.enter(g);
-        for (std::int64_t i = at; i + kBlock <= stop; i += kBlock) block(i, decoders);
+      for (; at + kBlock <= stop; g += groups_of_span) {
+        const std::int64_t span_stop = std::min(stop, at + span);
+        unroll<kRows>([&](auto r) TANDEM_INLINE { decoders[r].enter(g); });
+        for (; at + kBlock <= span_stop; at += kBlock) {
+          unroll<kRows>([&](auto r) TANDEM_INLINE {
+            hwy::Prefetch(next + r * row_bytes + at * Decoder::kBits / 8);
+            if constexpr (Decoder::kAboveBits > 0) {
+              hwy::Prefetch(next_high + r * high_bytes + at * Decoder::kAboveBits / 8);
+            }
+          });
+          block(at, decoders);
+        }
       }
-      const std::int64_t left = (end - begin) % kBlock;
       const PackedRow* const all[] = {&rows...};
-      if (left > 0) rest(end - left, left, all);
+      if (at < stop) rest(at, stop - at, all);
     };
-    const PackedRow one(weight, row, numbers[0], begin);
+    const PackedRow one(weight, row, numbers[0], first * group);
     if constexpr (kRows == 1) {
       decode(one);
     } else {
-      decode(one, PackedRow(weight, row + 1, numbers[1], begin));
+      decode(one, PackedRow(weight, row + 1, numbers[1], first * group));
     }
+    at = stop;
   }
 }
 

@@ -24,12 +24,15 @@ template <typename Decoder, typename T>
 void unpack_typed(const Weight& weight, std::int64_t row, Numbers& numbers, T* target) {
   const F32 d;
   decode_rows<Decoder, 1>(
-      weight, row, &numbers,
-      [&](std::int64_t i, const Decoder(&decoders)[1]) HWY_ATTR {
+      weight, row, 0, weight.cols(), &numbers,
+      [&](std::int64_t i, const Decoder(&decoders)[1]) TANDEM_INLINE {
         VecF a;
         VecF b;
         decoders[0].block(i, a, b);
-        if constexpr (Decoder::kByParity) {
+        if constexpr (Decoder::kBits == 4 && std::is_same_v<T, float>) {
+          hn::StoreInterleaved2(a, b, d, target + i);
+          return;
+        } else if constexpr (Decoder::kBits == 4) {
           HWY_ALIGN float values[kBlock];
           hn::StoreInterleaved2(a, b, d, values);
           a = hn::Load(d, values);
@@ -38,14 +41,14 @@ void unpack_typed(const Weight& weight, std::int64_t row, Numbers& numbers, T* t
         store_f32(d, a, target + i);
         store_f32(d, b, target + i + kLanes);
       },
-      [&](std::int64_t i, std::int64_t n, const PackedRow* const(&rows)[1]) {
+      [&](std::int64_t i, std::int64_t n, const PackedRow* const(&rows)[1]) TANDEM_INLINE {
         for (std::int64_t k = i; k < i + n; ++k) target[k] = from_float<T>(rows[0]->value(k));
       });
 }
 
 void unpack_rows_simd(const Weight& weight, std::int64_t first, std::int64_t count, DType dtype,
                       void* target, std::int64_t stride) {
-  Numbers numbers;
+  Numbers numbers(weight);
   with_type(dtype, [&](auto* type) {
     auto* const rows = static_cast<decltype(type)>(target);
     with_decoder(weight, [&](auto* decoder) {
@@ -59,7 +62,7 @@ void unpack_rows_simd(const Weight& weight, std::int64_t first, std::int64_t cou
 void arrange_row_simd(const Weight& weight, float* x) {
   const F32 d;
   with_decoder(weight, [&](auto* decoder) {
-    if (!Pointed<decltype(decoder)>::kByParity) return;
+    if (Pointed<decltype(decoder)>::kBits != 4) return;
     for (std::int64_t i = 0; i + kBlock <= weight.cols(); i += kBlock) {
       VecF even;
       VecF odd;
@@ -70,59 +73,81 @@ void arrange_row_simd(const Weight& weight, float* x) {
   });
 }
 
-// Outputs output to output + kOutputs - 1, for kRows rows of x.
+// Adds to acc (from place 0 on: sets it to) the products over places [begin, end) of kRows rows of
+// x and outputs output to output + kOutputs - 1.
 template <typename Decoder, int kRows, int kOutputs>
-void dot_outputs(const DotPacked& p, std::int64_t output, Numbers* numbers) {
+void dot_outputs(const DotPacked& p, std::int64_t output, std::int64_t begin, std::int64_t end,
+                 Numbers* numbers) {
+  // Sums of few rows would wait for one another.
+  constexpr int kSums = kRows * kOutputs < 8 ? 2 : 1;
   const F32 d;
   const float* HWY_RESTRICT const x = p.x;
   const std::int64_t x_stride = p.x_stride;
-  VecF sums[kOutputs][kRows][2];
-  for (auto& of_output : sums) {
-    for (auto& of_row : of_output) of_row[0] = of_row[1] = hn::Zero(d);
-  }
-  const auto add = [&](std::int64_t i, int o, VecF a, VecF b) HWY_ATTR {
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
+  VecF sums[kOutputs][kRows][kSums];
+  const auto for_each_sum = [&](auto body) TANDEM_INLINE {
+    unroll<kRows>([&](auto r) TANDEM_INLINE {
+      unroll<kOutputs>([&](auto o) TANDEM_INLINE { body(r, o, sums[o][r]); });
+    });
+  };
+  for_each_sum([&](auto, auto, VecF(&sum)[kSums]) TANDEM_INLINE {
+    sum[0] = hn::Zero(d);
+    if constexpr (kSums == 2) sum[1] = hn::Zero(d);
+  });
+  const auto add = [&](std::int64_t i, const VecF(&a)[kOutputs],
+                       const VecF(&b)[kOutputs]) TANDEM_INLINE {
+    for_each_sum([&](auto r, auto o, VecF(&sum)[kSums]) TANDEM_INLINE {
       const float* const row = x + r * x_stride + i;
-      sums[o][r][0] = hn::MulAdd(hn::LoadU(d, row), a, sums[o][r][0]);
-      sums[o][r][1] = hn::MulAdd(hn::LoadU(d, row + kLanes), b, sums[o][r][1]);
-    }
+      sum[0] = hn::MulAdd(hn::LoadU(d, row), a[o], sum[0]);
+      sum[kSums - 1] = hn::MulAdd(hn::LoadU(d, row + kLanes), b[o], sum[kSums - 1]);
+    });
   };
   decode_rows<Decoder, kOutputs>(
-      p.weight, p.first + output, numbers,
-      [&](std::int64_t i, const Decoder(&decoders)[kOutputs]) HWY_ATTR {
-#pragma GCC unroll 2
-        for (int o = 0; o < kOutputs; ++o) {
-          VecF a;
-          VecF b;
-          decoders[o].block(i, a, b);
-          add(i, o, a, b);
-        }
+      p.weight, p.first + output, begin, end, numbers,
+      [&](std::int64_t i, const Decoder(&decoders)[kOutputs]) TANDEM_INLINE {
+        VecF a[kOutputs];
+        VecF b[kOutputs];
+        unroll<kOutputs>([&](auto o) TANDEM_INLINE { decoders[o].block(i, a[o], b[o]); });
+        add(i, a, b);
       },
-      [&](std::int64_t i, std::int64_t n, const PackedRow* const(&rows)[kOutputs]) HWY_ATTR {
-        for (int o = 0; o < kOutputs; ++o) {
+      [&](std::int64_t i, std::int64_t n, const PackedRow* const(&rows)[kOutputs]) TANDEM_INLINE {
+        VecF a[kOutputs];
+        VecF b[kOutputs];
+        unroll<kOutputs>([&](auto o) TANDEM_INLINE {
           HWY_ALIGN float values[kBlock] = {};
           for (std::int64_t k = 0; k < n; ++k) values[k] = rows[o]->value(i + k);
-          add(i, o, hn::Load(d, values), hn::Load(d, values + kLanes));
-        }
+          a[o] = hn::Load(d, values);
+          b[o] = hn::Load(d, values + kLanes);
+        });
+        add(i, a, b);
       });
-  for (int o = 0; o < kOutputs; ++o) {
-    for (std::int64_t r = 0; r < p.rows; ++r) {
-      p.acc[r * p.acc_stride + output + o] = sum_of(d, hn::Add(sums[o][r][0], sums[o][r][1]));
-    }
-  }
+  for_each_sum([&](auto r, auto o, VecF(&sum)[kSums]) TANDEM_INLINE {
+    if (r >= p.rows) return;
+    const float total = sum_of(d, kSums == 2 ? hn::Add(sum[0], sum[kSums - 1]) : sum[0]);
+    float& target = p.acc[r * p.acc_stride + output + o];
+    target = begin == 0 ? total : target + total;
+  });
 }
 
 template <typename Decoder, int kRows>
 void dot_rows(const DotPacked& p) {
-  // With two outputs side by side, sums of few rows wait less for one another.
-  constexpr int kOutputs = kLanes == 16 && kRows <= 2 ? 2 : 1;
-  Numbers numbers[kOutputs];
-  std::int64_t o = 0;
-  for (; o + kOutputs <= p.outputs; o += kOutputs) {
-    dot_outputs<Decoder, kRows, kOutputs>(p, o, numbers);
-  }
-  for (; o < p.outputs; ++o) dot_outputs<Decoder, kRows, 1>(p, o, numbers);
+  constexpr int kOutputs = kLanes == 16 || kRows <= 2 ? 2 : 1;  // as registers suffice for sums
+  // As many places of kRows rows of x stay in the L1 cache, while those of all outputs stream past.
+  constexpr std::int64_t kPlaces = 8192 / kRows;
+  const std::int64_t cols = p.weight.cols();
+  const std::int64_t group = p.weight.form.group;
+  const std::int64_t chunk =
+      group >= cols || kPlaces % group == 0 ? kPlaces : std::max<std::int64_t>(cols, 1);
+  Numbers numbers[2] = {Numbers(p.weight), Numbers(p.weight)};
+  std::int64_t begin = 0;
+  do {  // also runs once for no columns: empty sums are zero
+    const std::int64_t end = std::min(cols, begin + chunk);
+    std::int64_t o = 0;
+    for (; o + kOutputs <= p.outputs; o += kOutputs) {
+      dot_outputs<Decoder, kRows, kOutputs>(p, o, begin, end, numbers);
+    }
+    for (; o < p.outputs; ++o) dot_outputs<Decoder, kRows, 1>(p, o, begin, end, numbers);
+    begin = end;
+  } while (begin < cols);
 }
 
 void dot_packed_simd(const DotPacked& p) {

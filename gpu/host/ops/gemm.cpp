@@ -20,6 +20,8 @@ namespace {
 
 constexpr std::int64_t kFewRows = 48;    // up to this number our tiles are faster
 constexpr std::int64_t kRowBlock = 512;  // limits the float copy of x
+// Up to this number of rows it is faster to decode packed weights for each kMaxPackedRows of them.
+constexpr std::int64_t kFewPackedRows = 16;
 
 void store_tile(const GemmArgs& args, const float* acc, std::int64_t acc_stride,
                 std::int64_t first_row, std::int64_t rows, std::int64_t first_out,
@@ -106,7 +108,7 @@ void gemm_few_rows(OpContext& context, const GemmArgs& args) {
 void gemm_packed(OpContext& context, const GemmArgs& args) {
   const std::int64_t rows = args.x.rows();
   const std::int64_t outputs = args.w.rows();
-  const std::int64_t x_rows = rows_for_packed(rows);
+  const std::int64_t x_rows = rows - rows % kMaxPackedRows + rows_for_packed(rows % kMaxPackedRows);
   const std::int64_t x_stride = padded_for_packed(args.x.cols());
   float* const x = widen_rows(context, args.x, 0, rows, x_rows, x_stride);
   for (std::int64_t r = 0; r < rows; ++r) arrange_row(args.w, x + r * x_stride);
@@ -119,7 +121,10 @@ void gemm_packed(OpContext& context, const GemmArgs& args) {
                      const std::int64_t count = std::min(block, outputs - begin);
                      float* acc = context.workers[static_cast<std::size_t>(worker)].tile.get<float>(
                          static_cast<std::size_t>(rows * count));
-                     dot_packed({args.w, begin, count, x, x_stride, rows, acc, count});
+                     for (std::int64_t r = 0; r < rows; r += kMaxPackedRows) {
+                       dot_packed({args.w, begin, count, x + r * x_stride, x_stride,
+                                   std::min(kMaxPackedRows, rows - r), acc + r * count, count});
+                     }
                      store_tile(args, acc, count, 0, rows, begin, count);
                    });
 }
@@ -219,7 +224,7 @@ void gemm(OpContext& context, const GemmArgs& given) {
   GemmArgs args = given;
   if (args.w.order != nullptr) args.x = in_order(context, args.x, args.w.order);
   const bool pairs = !context.native_bf16 && args.x.dtype == DType::bf16 && can_dot_bf16();
-  if (!args.w.is_dense() && args.x.rows() <= kMaxPackedRows && args.x.cols() > 0) {
+  if (!args.w.is_dense() && args.x.rows() <= kFewPackedRows && args.x.cols() > 0) {
     gemm_packed(context, args);
   } else if (pairs) {
     gemm_bf16(context, args);
