@@ -112,6 +112,11 @@ bool can_dot_bf16() {
   return can;
 }
 
+bool dot_bf16_is_faster() {
+  static const bool is_faster = can_dot_bf16() && __builtin_cpu_is("amd") != 0;
+  return is_faster;
+}
+
 void dot_bf16(const DotBf16& product) {
   note_read_rows(product.w, product.outputs, sizeof(bf16), product.w_stride, product.k,
                  kOfWholeRows);
@@ -127,6 +132,9 @@ void dot_bf16(const DotBf16& product) {
 namespace tandem::host {
 
 bool can_dot_bf16() {
+  return false;
+}
+bool dot_bf16_is_faster() {
   return false;
 }
 void dot_bf16(const DotBf16&) {

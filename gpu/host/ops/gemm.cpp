@@ -5,7 +5,8 @@
 // (290 against 166 GFLOP/s on two cores), so widening pays for itself from about a hundred rows.
 //
 // Packed weights: few rows use products that decode w in registers (dot_packed). Others unpack a
-// slice of w, to float or rounded to bf16, and multiply it as a dense one.
+// slice of w, to float or rounded to bf16, whichever is multiplied faster, and multiply it as a
+// dense one.
 #include <algorithm>
 #include <cstring>
 
@@ -223,8 +224,10 @@ void gemm(OpContext& context, const GemmArgs& given) {
   if (given.x.rows() == 0 || given.w.rows() == 0) return;
   GemmArgs args = given;
   if (args.w.order != nullptr) args.x = in_order(context, args.x, args.w.order);
-  const bool pairs = !context.native_bf16 && args.x.dtype == DType::bf16 && can_dot_bf16();
-  if (!args.w.is_dense() && args.x.rows() <= kFewPackedRows && args.x.cols() > 0) {
+  const bool is_dense = args.w.is_dense();
+  const bool pairs = !context.native_bf16 && args.x.dtype == DType::bf16 &&
+                     (is_dense ? can_dot_bf16() : dot_bf16_is_faster());
+  if (!is_dense && args.x.rows() <= kFewPackedRows && args.x.cols() > 0) {
     gemm_packed(context, args);
   } else if (pairs) {
     gemm_bf16(context, args);
