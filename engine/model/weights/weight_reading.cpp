@@ -14,8 +14,8 @@
 namespace tandem {
 namespace {
 
-// Of rows with all columns, before they are cut: so large that all reading threads have work where
-// numbers are dequantised.
+// Rows with all columns, before they are cut: so many bytes that all reading threads have work
+// where numbers are dequantised.
 constexpr std::size_t kBlockBytes = std::size_t{32} << 20;
 
 // Reads elements [begin, begin + count) of a dense piece. If the piece does not have the tensor's
