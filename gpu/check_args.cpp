@@ -34,8 +34,24 @@ void is_weight(const Weight& w) {
     TANDEM_CHECK(w.data.is_dense(), "{}", to_string(w));
     return;
   }
-  TANDEM_CHECK(w.packed.low != nullptr && w.form.group > 0 && w.form.scales.is_used(), "{}",
-               to_string(w));
+  const WeightForm& form = w.form;
+  const PackedArrays& arrays = w.packed;
+  const bool has_form = form.group > 0 && form.scales.is_used() && form.scales.nested > 0 &&
+                        form.offsets.nested > 0 && form.offsets.codes != ScaleForm::Codes::table;
+  TANDEM_CHECK(has_form, "{}", to_string(w));
+  const std::int64_t groups = form.groups(w.cols());
+  const auto is_there = [&](const void* array, std::int64_t row_bytes) {
+    return array != nullptr || row_bytes == 0 || w.rows() == 0;
+  };
+  TANDEM_CHECK(is_there(arrays.low, form.low_bytes(w.cols())) &&
+                   is_there(arrays.high, form.high_bytes(w.cols())) &&
+                   is_there(arrays.scales, form.scales.value_bytes(groups)) &&
+                   is_there(arrays.scale_codes, form.scales.code_bytes(groups)) &&
+                   is_there(arrays.offsets, form.offsets.value_bytes(groups)) &&
+                   is_there(arrays.offset_codes, form.offsets.code_bytes(groups)) &&
+                   is_there(arrays.zeros, form.has_zeros ? groups : 0) &&
+                   is_there(w.table, form.scales.codes == ScaleForm::Codes::table ? 1 : 0),
+               "{} without an array of its form", to_string(w));
 }
 void is_norm_weight(const TensorView& weight, const TensorView& x) {
   TANDEM_CHECK(weight.rank == 1 && weight.dim[0] == x.cols() && weight.dtype == DType::f32,

@@ -163,10 +163,11 @@ class Stream : public Operations {
   virtual void upload(void* device, const void* pinned, std::size_t bytes) {
     copy_to_device(device, pinned, bytes);
   }
-  // Rewrites a packed weight's arrays, in place, as this device's products read them fastest;
-  // blocks until that is done. Whoever loads a model calls it once for each weight, after its
-  // copies and before its first use. Operations take weights that are arranged and those that are
-  // not, rows [a, b) of an arranged one cannot be cut out. Devices without a layout of their own do
+  // Rewrites a packed weight's arrays in place, as this device's products read them fastest, and
+  // sets weight.arranged; blocks until that is done. Whoever loads a model calls it once for each
+  // packed weight, after its copies and before its first use. Copies of `weight` from before are
+  // invalid then, and no rows can be cut out. After an error the arrays are undefined. Operations
+  // take weights that are arranged and those that are not; devices without a layout of their own do
   // nothing.
   virtual Status arrange(Weight& weight) {
     (void)weight;

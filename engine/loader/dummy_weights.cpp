@@ -67,8 +67,10 @@ class DummyWeights final : public WeightSource {
   }
   Status read_packed(std::string_view name, std::span<const std::int64_t> shape, std::int64_t first,
                      std::int64_t count, const PackedArrays& target) const override {
+    const std::optional<PackedForm> packed = form_of(name, shape);
+    if (!packed) return invalid("'{}' has no packed form", name);
     const std::int64_t cols = shape[1];
-    const WeightForm form = form_of(name, shape)->form;
+    const WeightForm& form = packed->form;
     const std::uint64_t key = random_key(seed_, name);
     parallel_chunks(as_index(count), rows_of_chunk(cols), [&](std::size_t begin, std::size_t end) {
       const auto row = static_cast<std::int64_t>(begin);
@@ -77,7 +79,6 @@ class DummyWeights final : public WeightSource {
     });
     return {};
   }
-  std::uint64_t packed_bytes() const override { return format_ == DummyFormat::bf16 ? 0 : 1; }
 
  private:
   // Checkpoints quantise the projections of layers, and seldom embeddings and heads.

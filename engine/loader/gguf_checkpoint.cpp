@@ -51,8 +51,6 @@ class Rows {
     return bytes_.subspan(from, std::min(to, bytes_.size()) - from);
   }
 
-  std::int64_t rows() const { return static_cast<std::int64_t>(size() / cols_); }
-
   // Writes row `row` in its type's form.
   void pack_row(std::int64_t row, const PackedArrays& target) const {
     const std::size_t blocks = cols_ / type_.elements;
@@ -131,7 +129,9 @@ class GgufCheckpoint final : public WeightSource {
   Status read_packed(std::string_view name, std::span<const std::int64_t> shape, std::int64_t first,
                      std::int64_t count, const PackedArrays& target) const override {
     TANDEM_ASSIGN(const Rows rows, rows_of(name, shape));
-    const WeightForm form = form_of(name, shape)->form;
+    const std::optional<PackedForm> packed = form_of(name, shape);
+    if (!packed) return invalid("'{}' has no packed form", name);
+    const WeightForm& form = packed->form;
     const std::int64_t cols = shape[1];
     const auto width = static_cast<std::size_t>(cols);
     const std::size_t chunk = std::max<std::size_t>(1, kChunkElements / width) * width;

@@ -165,10 +165,7 @@ std::optional<PackedForm> QuantisedModules::form_of(std::string_view name) const
   const auto known = forms_.find(name);
   if (known != forms_.end()) return known->second;
   std::optional<PackedForm> form;
-  // All rows have the form of the first.
-  if (const Result<Opened> opened = open(name)) {
-    if (const Result<QuantisedMatrix> row = opened->matrix->read(0, 1)) form = packed_form(*row);
-  }
+  if (const Result<Opened> opened = open(name)) form = packed_form(opened->matrix->without_rows());
   return forms_.emplace(name, std::move(form)).first->second;
 }
 

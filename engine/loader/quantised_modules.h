@@ -1,4 +1,4 @@
-// The quantised modules of a checkpoint, read as if they were not quantised.
+// The quantised modules of a checkpoint, read packed or as if they were not quantised.
 #pragma once
 
 #include <cstdint>

@@ -56,7 +56,7 @@ class WeightSource {
   virtual Status check_all_used(const std::set<std::string, std::less<>>& /*used*/) const {
     return {};
   }
-  // Bytes of the source's quantised tensors, which reading converts.
+  // Bytes of the source's quantised tensors.
   virtual std::uint64_t packed_bytes() const { return 0; }
 
  protected:
@@ -70,7 +70,8 @@ Result<std::unique_ptr<WeightSource>> open_checkpoint(const std::filesystem::pat
 // Makes random weights of any shape. They depend on the seed and the name, not on the order of
 // reading. Matrices are uniform with the variance of usual initialisations, norms are near
 // `norm_weight`: 1, or 0 where one is added to it (ModelSpec::norm_adds_one).
-// Projections of layers are quantised in `format`, where groups divide their columns.
+// Projections of layers are quantised in `format` where 64 divides their columns; the last group of
+// a row may be short.
 std::unique_ptr<WeightSource> make_dummy_weights(std::uint64_t seed, float norm_weight = 1,
                                                  DummyFormat format = DummyFormat::bf16);
 

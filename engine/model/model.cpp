@@ -263,8 +263,21 @@ Status Model::tune(Stream& stream) {
     const TensorView& from = takes_embedding ? embedding : weight;
     return from.slice_rows(0, std::min(rows, from.rows()));
   };
-  // Packed weights have nothing to choose from. Layers whose weights have one shape are tuned
-  // together.
+  // Packed weights have nothing to choose from, but their kernels are loaded here, too, with any x.
+  std::vector<WeightForm> forms;
+  const auto load_kernels = [&](const Weight& weight, const TensorView& y) -> Status {
+    if (std::ranges::find(forms, weight.form) != forms.end()) return {};
+    forms.push_back(weight.form);
+    for (const TensorView* const input : {&work_.x, &work_.attention, &work_.activation}) {
+      if (input->cols() < weight.cols()) continue;
+      const TensorView x =
+          input->slice_rows(0, std::min(input->rows(), y.rows())).slice_cols(0, weight.cols());
+      const GemmArgs like{x, weight, {}, y.slice_rows(0, x.rows()).slice_cols(0, weight.rows())};
+      return stream.tune_gemm({&like, 1});
+    }
+    return {};
+  };
+  // Layers whose weights have one shape are tuned together.
   const auto with_every_layer = [&](WeightStack LayerWeights::*weight,
                                     TensorView LayerWeights::*bias, const TensorView& y,
                                     bool accumulate) -> Status {
@@ -275,7 +288,10 @@ Status Model::tune(Stream& stream) {
       for (const Weight& part : (w.*weight).parts) {
         const std::int64_t columns = part.rows();
         const std::int64_t begin = std::exchange(first, first + columns);
-        if (!part.is_dense()) continue;
+        if (!part.is_dense()) {
+          TANDEM_TRY(load_kernels(part, y));
+          continue;
+        }
         std::vector<GemmArgs>& like = by_shape[{columns, part.cols()}];
         const TensorView x = rows_like(like.empty() ? part.data : like.front().w.data, y.rows());
         const TensorView all = bias == nullptr ? TensorView() : w.*bias;

@@ -291,6 +291,9 @@ Result<int> measure_and_write(const EngineSettings& engine, const ProfileSetting
                                ? std::filesystem::path(out).replace_extension(".html").string()
                                : settings.html;
   TANDEM_TRY(check_outputs(out, html));
+  if (engine.weights != "bf16") {
+    return invalid("weights: a profile is of weights that are not quantised; leave it out");
+  }
   TANDEM_ASSIGN(const Profile profile, Measurement(engine, settings).run());
   TANDEM_TRY(write_profile(profile, out));
   TANDEM_TRY(write_output("html", html, profile_page(profile, settings.command).text()));

@@ -341,8 +341,10 @@ Result<ModelSpec> find_model_spec(const std::string& model) {
 Result<std::unique_ptr<WeightSource>> open_weights(const EngineSettings& settings,
                                                    const ModelSpec& spec) {
   if (settings.load_format == "dummy") {
+    const std::optional<DummyFormat> format = parse_dummy_format(settings.weights);
+    if (!format) return invalid("weights: '{}' is unknown", settings.weights);
     return make_dummy_weights(static_cast<std::uint64_t>(settings.seed), spec.norm_adds_one ? 0 : 1,
-                              parse_dummy_format(settings.weights).value());
+                              *format);
   }
   if (settings.weights != "bf16") {
     return invalid(
@@ -445,14 +447,16 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
   options.recording = {settings.record_steps,
                        {settings.model, settings.load_format, settings.seed, settings.weights}};
   if (const std::uint64_t packed = weights->packed_bytes(); packed > 0) {
-    const auto needed = static_cast<double>(
-        ModelWeights::bytes_needed(setup->spec, {}, setup->dtype, *weights, device));
-    const auto dense =
-        static_cast<double>(ModelWeights::bytes_needed(setup->spec, {}, setup->dtype));
-    const std::string_view what = needed < dense ? "stay packed" : "are converted";
-    log::info("{} of quantised weights {}: all weights take {}, and would take {} in {}",
-              bytes_text(static_cast<double>(packed)), what, bytes_text(needed), bytes_text(dense),
-              to_string(setup->dtype));
+    std::size_t needed = 0;
+    std::size_t dense = 0;
+    for (std::int32_t rank = 0; rank < num_devices; ++rank) {
+      const Shard shard{rank, num_devices};
+      needed += ModelWeights::bytes_needed(setup->spec, shard, setup->dtype, *weights, device);
+      dense += ModelWeights::bytes_needed(setup->spec, shard, setup->dtype);
+    }
+    log::info("{} of quantised weights: all weights take {}, and would take {} in {}",
+              bytes_text(static_cast<double>(packed)), bytes_text(static_cast<double>(needed)),
+              bytes_text(static_cast<double>(dense)), to_string(setup->dtype));
   }
   TANDEM_ASSIGN(setup->tokenizer, open_tokenizer(settings));
   add_tokenizer_end(settings.model, *setup->tokenizer, setup->spec);

@@ -54,7 +54,7 @@ Result<std::int64_t> pages_of_setting(const EngineSettings& settings, const Pool
 Result<PoolShape> choose_pool(const EngineSettings& settings, const ModelSpec& spec, DType dtype,
                               std::int64_t max_model_len, const Device& device,
                               const WeightSource& source, std::size_t host_tier_bytes) {
-  const Shard shard{0, static_cast<std::int32_t>(settings.tensor_parallel)};  // the largest
+  const Shard shard{0, static_cast<std::int32_t>(settings.tensor_parallel)};
   const PoolLayout layout =
       PoolLayout::of(shape_of_shard(spec, shard.size), dtype, engine_defaults::kPageTokens);
   const auto pool_of = [&](std::int64_t pages) {
@@ -69,14 +69,21 @@ Result<PoolShape> choose_pool(const EngineSettings& settings, const ModelSpec& s
       static_cast<double>(gpu ? device.free_bytes()
                               : std::min(device.info().memory_bytes, available_memory()) /
                                     static_cast<std::size_t>(shard.size));
-  const auto weights =
-      static_cast<double>(ModelWeights::bytes_needed(spec, shard, dtype, source, device));
+  // Packed matrices that cannot be cut are converted, so that shards differ in size.
+  double weights = 0;
+  double all_weights = 0;
+  for (std::int32_t rank = 0; rank < shard.size; ++rank) {
+    const auto bytes = static_cast<double>(
+        ModelWeights::bytes_needed(spec, {rank, shard.size}, dtype, source, device));
+    weights = std::max(weights, bytes);
+    all_weights += bytes;
+  }
   const auto work = static_cast<double>(Model::workspace_bytes(spec, shard, dtype, limits));
   const double left = memory - weights - work;
   const auto page_bytes = static_cast<double>(layout.page_bytes);
   const std::optional<MemoryLimit> limit = read_memory_limit();
   MemoryNeeds needs{0, 0, 0, static_cast<double>(host_tier_bytes)};
-  if (!gpu) needs = {weights * shard.size, work * shard.size, 0, needs.host_tier};
+  if (!gpu) needs = {all_weights, work * shard.size, 0, needs.host_tier};
   const double host_pages = room_for_pool(needs, limit) / (page_bytes * shard.size);
   const auto check_host_memory = [&](double pages) {
     if (!gpu) needs.pool = pages * page_bytes * shard.size;

@@ -38,10 +38,12 @@ class Fp8Matrix final : public PackedMatrix {
   explicit Fp8Matrix(const ByteParts& parts)
       : PackedMatrix(parts.rows(), parts.cols()), p_(parts) {}
 
+  QuantisedMatrix without_rows() const override { return shared(); }
+
   Result<QuantisedMatrix> read(std::int64_t first, std::int64_t count) const override {
-    Fp8 m{.rows = count, .cols = cols(), .begin_row = first};
-    m.row_block = p_.row_block;
-    m.col_block = p_.col_block;
+    Fp8 m = shared();
+    m.rows = count;
+    m.begin_row = first;
     m.codes = p_.copy(first, count, 0);
     bool has_nan = false;
     for (const std::uint8_t code : m.codes) has_nan |= (code & 0x7fU) == 0x7fU;
@@ -56,6 +58,12 @@ class Fp8Matrix final : public PackedMatrix {
   }
 
  private:
+  Fp8 shared() const {
+    Fp8 m{.cols = cols(), .row_block = p_.row_block, .col_block = p_.col_block};
+    m.scales.type = scale_type(p_.scales_name, p_.scales).value();
+    return m;
+  }
+
   ByteParts p_;
 };
 
@@ -65,16 +73,16 @@ class Int8Matrix final : public PackedMatrix {
   explicit Int8Matrix(const ByteParts& parts)
       : PackedMatrix(parts.rows(), parts.cols()), p_(parts) {}
 
+  QuantisedMatrix without_rows() const override { return shared(); }
+
   Result<QuantisedMatrix> read(std::int64_t first, std::int64_t count) const override {
-    AffineGroups m{.rows = count, .cols = cols(), .bits = 8, .group = cols()};
+    AffineGroups m = shared();
+    m.rows = count;
+    m.zeros.clear();
     m.codes = p_.copy(first, count, kSign);
-    m.factor = p_.factor;
     const auto index = [&](std::int64_t row) { return (first + row) / p_.row_block; };
     TANDEM_ASSIGN(m.scales, copy_scales(p_.scales_name, p_.scales, count, index));
-    if (!p_.zeros) {
-      m.zero_added = 128;
-      return QuantisedMatrix(std::move(m));
-    }
+    if (!p_.zeros) return QuantisedMatrix(std::move(m));
     for (std::int64_t row = 0; row < count; ++row) {
       m.zeros.push_back(p_.zeros->at<std::uint8_t>(static_cast<std::size_t>(index(row))) ^ kSign);
     }
@@ -82,6 +90,18 @@ class Int8Matrix final : public PackedMatrix {
   }
 
  private:
+  AffineGroups shared() const {
+    AffineGroups m{.cols = cols(), .bits = 8, .group = cols()};
+    m.scales.type = scale_type(p_.scales_name, p_.scales).value();
+    m.factor = p_.factor;
+    if (p_.zeros) {
+      m.zeros = {0};
+    } else {
+      m.zero_added = 128;
+    }
+    return m;
+  }
+
   static constexpr std::uint8_t kSign = 0x80;
   ByteParts p_;
 };

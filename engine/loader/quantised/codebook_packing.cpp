@@ -83,10 +83,13 @@ class Bnb4bit final : public PackedMatrix {
   explicit Bnb4bit(BnbParts parts)
       : PackedMatrix(parts.state.rows, parts.state.cols), p_(std::move(parts)) {}
 
+  QuantisedMatrix without_rows() const override { return shared(); }
+
   Result<QuantisedMatrix> read(std::int64_t first, std::int64_t count) const override {
-    Codebook4 m{.rows = count, .cols = cols(), .begin = first * cols()};
-    m.block = p_.state.block;
-    std::ranges::copy(p_.codebook, m.codebook.begin());
+    Codebook4 m = shared();
+    m.rows = count;
+    m.begin = first * cols();
+    m.scale_codes.clear();
     const std::int64_t elements = count * cols();
     m.codes.resize(as_index(parts_of(elements, 2)));
     const std::byte* const pairs = p_.codes.bytes.data() + m.begin / 2;
@@ -108,9 +111,6 @@ class Bnb4bit final : public PackedMatrix {
     for (std::int64_t b = block; b < end; ++b) {
       m.scale_codes.push_back(p_.scales.at<std::uint8_t>(as_index(b)));
     }
-    m.map = p_.map;
-    m.nested_block = p_.state.nested_block;
-    m.offset = p_.state.offset;
     const std::int64_t coarse = block / m.nested_block;
     TANDEM_ASSIGN(m.scales, copy_scales(".weight.nested_absmax", p_.coarse,
                                         parts_of(end, m.nested_block) - coarse,
@@ -119,6 +119,17 @@ class Bnb4bit final : public PackedMatrix {
   }
 
  private:
+  Codebook4 shared() const {
+    Codebook4 m{.cols = cols(), .block = p_.state.block};
+    std::ranges::copy(p_.codebook, m.codebook.begin());
+    if (!p_.state.nested) return m;
+    m.scale_codes = {0};
+    m.map = p_.map;
+    m.nested_block = p_.state.nested_block;
+    m.offset = p_.state.offset;
+    return m;
+  }
+
   BnbParts p_;
 };
 
@@ -143,9 +154,12 @@ class Mxfp4 final : public PackedMatrix {
   Mxfp4(StoredTensor codes, StoredTensor scales, std::int64_t rows, std::int64_t cols)
       : PackedMatrix(rows, cols), codes_(codes), scales_(scales) {}
 
+  QuantisedMatrix without_rows() const override { return shared(); }
+
   Result<QuantisedMatrix> read(std::int64_t first, std::int64_t count) const override {
-    Codebook4 m{.rows = count, .cols = cols(), .begin = first * cols(), .codebook = kE2m1};
-    m.block = kMxBlock;
+    Codebook4 m = shared();
+    m.rows = count;
+    m.begin = first * cols();
     m.codes.resize(as_index(count * cols() / 2));
     std::memcpy(m.codes.data(), codes_.bytes.data() + m.begin / 2, m.codes.size());
     const std::int64_t blocks = cols() / kMxBlock;
@@ -155,6 +169,12 @@ class Mxfp4 final : public PackedMatrix {
   }
 
  private:
+  Codebook4 shared() const {
+    Codebook4 m{.cols = cols(), .codebook = kE2m1, .block = kMxBlock};
+    m.scales.type = ScaleList::Type::e8m0;
+    return m;
+  }
+
   StoredTensor codes_, scales_;
 };
 

@@ -7,6 +7,8 @@
 #include <limits>
 #include <numeric>
 
+#include "engine/loader/quantised/packed_rows.h"
+
 namespace tandem {
 namespace {
 
@@ -118,7 +120,15 @@ void pack_rows(const Fp8& m, const PackedArrays& target) {
 }  // namespace
 
 std::optional<PackedForm> packed_form(const QuantisedMatrix& matrix) {
-  return std::visit([](const auto& m) { return form_of(m); }, matrix);
+  std::optional<PackedForm> packed = std::visit([](const auto& m) { return form_of(m); }, matrix);
+  const std::int64_t cols = std::visit([](const auto& m) { return m.cols; }, matrix);
+  if (!packed) return packed;
+  const std::int64_t group = packed->form.group;
+  const PackedSizes sizes = packed_row_bytes(packed->form, cols);
+  const bool is_read_by_vectors = group % 32 == 0 || group == 16 || group >= cols;
+  const bool is_smaller = std::reduce(sizes.begin(), sizes.end()) < 2 * cols;
+  if (!is_read_by_vectors || !is_smaller) packed.reset();
+  return packed;
 }
 
 void pack(const QuantisedMatrix& matrix, const PackedArrays& target) {

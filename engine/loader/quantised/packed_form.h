@@ -18,7 +18,10 @@ struct PackedForm {
   friend bool operator==(const PackedForm&, const PackedForm&) = default;
 };
 
-// Returns nothing if devices have no such form: blocks of codes that run across rows.
+// Returns nothing if devices have no such form, or one that is no use: blocks of codes that run
+// across rows; groups of neither 16 columns, nor a multiple of 32, nor the whole row, which
+// products would read element by element; as many bytes as 16-bit numbers take. The matrix may be
+// without rows (PackedMatrix::without_rows).
 std::optional<PackedForm> packed_form(const QuantisedMatrix& matrix);
 
 // Writes the rows of a matrix that has a form to arrays in host memory, whose first row is the

@@ -20,6 +20,9 @@ class PackedMatrix {
   virtual ~PackedMatrix() = default;
   std::int64_t rows() const { return rows_; }
   std::int64_t cols() const { return cols_; }
+  // The matrix without rows: what all of them share. Vectors of the rows' numbers are empty, but
+  // `zeros` and `scale_codes` have an element if rows have them. Reads no codes.
+  virtual QuantisedMatrix without_rows() const = 0;
   // Translates rows [first, first + count), which the matrix must have, one at least. Fails if one
   // of their scales is not finite.
   virtual Result<QuantisedMatrix> read(std::int64_t first, std::int64_t count) const = 0;

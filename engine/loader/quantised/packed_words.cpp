@@ -27,9 +27,12 @@ class PackedWords final : public PackedMatrix {
   explicit PackedWords(WordParts parts)
       : PackedMatrix(parts.rows, parts.cols), p_(std::move(parts)) {}
 
+  QuantisedMatrix without_rows() const override { return shared(); }
+
   Result<QuantisedMatrix> read(std::int64_t first, std::int64_t count) const override {
-    AffineGroups m{.rows = count, .cols = p_.cols, .bits = p_.bits, .group = p_.group};
-    m.order = p_.order;
+    AffineGroups m = shared();
+    m.rows = count;
+    m.zeros.clear();
     const std::int64_t groups = m.groups();
     TANDEM_ASSIGN(m.scales, copy_scales(".weight_scale", p_.scales, count * groups,
                                         [&](std::int64_t i) { return first * groups + i; }));
@@ -44,10 +47,7 @@ class PackedWords final : public PackedMatrix {
         reorder(row, codes);
       }
     }
-    if (!p_.zeros) {
-      m.zero_added = 1 << (p_.bits - 1);
-      return QuantisedMatrix(std::move(m));
-    }
+    if (!p_.zeros) return QuantisedMatrix(std::move(m));
     const std::int64_t in_word = 32 / p_.bits;
     m.zeros.reserve(static_cast<std::size_t>(count * groups));
     for (std::int64_t row = first; row < first + count; ++row) {
@@ -62,6 +62,18 @@ class PackedWords final : public PackedMatrix {
   }
 
  private:
+  AffineGroups shared() const {
+    AffineGroups m{.cols = p_.cols, .bits = p_.bits, .group = p_.group};
+    m.scales.type = scale_type(".weight_scale", p_.scales).value();
+    m.order = p_.order;
+    if (p_.zeros) {
+      m.zeros = {0};
+    } else {
+      m.zero_added = 1 << (p_.bits - 1);
+    }
+    return m;
+  }
+
   // `codes` are zero.
   void reorder(const std::byte* row, std::uint8_t* codes) const {
     const std::int64_t in_byte = 8 / p_.bits;

@@ -2,8 +2,8 @@
 // in. Readers (packed_matrix.h) translate without loss, and dequantise() gives the floats that the
 // checkpoint's own library gives in float32, to the bit.
 //
-// Each holds some whole rows of a matrix [out, in]. `codes` become Weight::data on a device, scales
-// and zeros its scales and offsets.
+// Each holds some whole rows of a matrix [out, in]. packed_form.h brings them into the
+// forms of devices.
 #pragma once
 
 #include <array>

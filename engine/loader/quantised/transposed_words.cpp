@@ -39,9 +39,12 @@ class TransposedWords : public PackedMatrix {
   explicit TransposedWords(TransposedParts parts)
       : PackedMatrix(parts.rows, parts.cols), p_(std::move(parts)) {}
 
+  QuantisedMatrix without_rows() const override { return shared(); }
+
   Result<QuantisedMatrix> read(std::int64_t first, std::int64_t count) const override {
-    AffineGroups m{.rows = count, .cols = p_.cols, .bits = p_.bits, .group = p_.group};
-    m.order = p_.order;
+    AffineGroups m = shared();
+    m.rows = count;
+    m.zeros.clear();
     const std::int64_t groups = m.groups();
     TANDEM_ASSIGN(m.scales, copy_scales(".scales", p_.scales, count * groups, [&](std::int64_t i) {
                     return i % groups * p_.rows + first + i / groups;
@@ -70,6 +73,13 @@ class TransposedWords : public PackedMatrix {
   const TransposedParts& parts() const { return p_; }
 
  private:
+  AffineGroups shared() const {
+    AffineGroups m{.cols = p_.cols, .bits = p_.bits, .group = p_.group};
+    m.scales.type = scale_type(".scales", p_.scales).value();
+    m.order = p_.order;
+    m.zeros = {0};
+    return m;
+  }
   bool is_by_row() const override { return false; }
 
   TransposedParts p_;

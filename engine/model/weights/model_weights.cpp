@@ -11,14 +11,17 @@
 #include <utility>
 #include <vector>
 
+#include "base/log/log.h"
 #include "engine/model/weights/source_names.h"
 
 namespace tandem {
 namespace {
 
-// Forms that the device computes. Other weights are converted.
+// Forms that the device computes. Other weights are converted; all are if it computes dense ones
+// alone.
 WeightForms forms_for(const WeightSource& source, const Device& device) {
   const std::span<const WeightFormat> computed = device.weight_formats();
+  if (computed.size() == 1) return {};
   return [&source, computed](std::string_view name,
                              std::span<const std::int64_t> shape) -> std::optional<PackedForm> {
     std::optional<PackedForm> packed = source.form_of(name, shape);
@@ -97,6 +100,10 @@ Result<ModelWeights> ModelWeights::load(const ModelSpec& shape, Shard shard,
                                         const LoadProgress& progress) {
   ModelSpec spec = shape;
   spec.names = names_in(source, spec.names);
+  // GGUF files have no root.
+  if (shard.rank == 0 && !spec.names.root.empty() && spec.names.root != shape.names.root) {
+    log::info("the text model of the checkpoint is loaded; its other tensors are left out");
+  }
   TANDEM_TRY(check_all_used(source, spec));
   ModelWeights weights;
   const WeightForms forms = forms_for(source, device);

@@ -3,7 +3,6 @@
 #include <string>
 #include <string_view>
 
-#include "base/log/log.h"
 #include "engine/model/spec/text_model_places.h"
 
 namespace tandem {
@@ -46,7 +45,6 @@ TensorNames names_in(const WeightSource& source, TensorNames names) {
   if (has_below(names.root)) return names;
   for (const TextModelPlace& place : kTextModelPlaces) {
     if (!has_below(place.root)) continue;
-    log::info("the text model of the checkpoint is loaded; its other tensors are left out");
     names.root = place.root;
     names.head = place.head;
     return names;

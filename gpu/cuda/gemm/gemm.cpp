@@ -33,8 +33,14 @@ Result<std::unique_ptr<Gemm>> Gemm::create() {
 
 Status Gemm::prepare_scratch() {
   if (scratch_ != nullptr) return {};
-  TANDEM_ASSIGN(scratch_, allocate_device_memory(kScratchBytes,
-                                                 "allocating the workspace of packed weights"));
+  // Without this mode a thread that records may not allocate.
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  TANDEM_TRY(cuda_status(cudaThreadExchangeStreamCaptureMode(&mode), "a recording's memory"));
+  Result<DeviceMemory> made =
+      allocate_device_memory(kScratchBytes, "allocating the workspace of packed weights");
+  TANDEM_TRY(cuda_status(cudaThreadExchangeStreamCaptureMode(&mode), "a recording's memory"));
+  if (!made) return made.status();
+  scratch_ = std::move(made).value();
   return {};
 }
 
@@ -45,8 +51,9 @@ Status Gemm::arrange(Weight& weight, cudaStream_t stream) {
 
 Status Gemm::run_unpacked(const GemmArgs& args, cudaStream_t stream) {
   const std::int64_t in = args.w.cols();
-  const std::int64_t fits = static_cast<std::int64_t>(kScratchBytes / size_of(args.x.dtype)) /
-                            std::max<std::int64_t>(in, 1);
+  std::int64_t fits = static_cast<std::int64_t>(kScratchBytes / size_of(args.x.dtype)) /
+                      std::max<std::int64_t>(in, 1);
+  if (fits > 64) fits = fits / 64 * 64;  // slices of y begin at aligned columns
   if (fits == 0) return error(StatusCode::internal, "a weight of {} columns", in);
   // Slices of equal size have one algorithm.
   const std::int64_t slices = (args.w.rows() + fits - 1) / fits;
@@ -96,7 +103,7 @@ Status Gemm::run(const GemmSwigluArgs& args, cudaStream_t stream) {
     if (may_fuse && packed_.takes(product)) {
       return packed_.run(both, scratch_.get(), stream, end);
     }
-    TANDEM_TRY(run_unpacked(product, stream));
+    TANDEM_TRY(run(product, stream));
     return launch_swiglu({args.gate_up, args.out, args.activation}, stream);
   }
   if (may_fuse && skinny_.supported && skinny_gemm_takes(both)) {
@@ -113,8 +120,10 @@ Status Gemm::tune(std::span<const GemmArgs> like, cudaStream_t stream) {
   if (like.empty()) return {};
   for (const GemmArgs& args : like) check_types(args);
   if (!like.front().w.is_dense()) {
-    // There is nothing to choose, but kernels load at their first use.
-    for (std::int64_t rows = like.front().x.rows(); rows > 0; rows /= 2) {
+    // There is nothing to choose, but kernels load at their first use, and cuBLASLt has an
+    // algorithm for each range of rows.
+    const std::int64_t most = like.front().x.rows();
+    for (std::int64_t rows = 1; rows <= most; rows += rows < 64 ? 1 : 64) {
       GemmArgs args = like.front();
       args.x = args.x.slice_rows(0, rows);
       args.y = args.y.slice_rows(0, rows);

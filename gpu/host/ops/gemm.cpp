@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
 #include "gpu/host/kernels/dot_bf16.h"
 #include "gpu/host/kernels/kernels.h"
 #include "gpu/host/kernels/packed.h"
@@ -40,11 +41,13 @@ void store_tile(const GemmArgs& args, const float* acc, std::int64_t acc_stride,
   }
 }
 
-// Rows [first, first + count) of w in `dtype`, which is that of a dense w, or f32: where they lie,
-// or dense in `scratch`.
+// Rows [first, first + count) of w in `dtype`: where they lie, or dense in `scratch`. A dense w of
+// another type can become f32 alone.
 const void* weight_rows(const Weight& w, std::int64_t first, std::int64_t count, DType dtype,
                         AlignedBytes& scratch) {
   if (w.is_dense() && w.data.dtype == dtype) return w.data.row_bytes(first);
+  TANDEM_CHECK(!w.is_dense() || dtype == DType::f32, "{} as {}", to_string(w.data),
+               to_string(dtype));
   const std::int64_t k = w.cols();
   std::byte* const rows = scratch.get(static_cast<std::size_t>(padded(count * k)) * size_of(dtype));
   if (w.is_dense()) {

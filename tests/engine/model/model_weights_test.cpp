@@ -7,6 +7,7 @@
 
 #include "gpu/host/host_device.h"
 #include "tests/support/forwarding_device.h"
+#include "tests/support/same_weights.h"
 #include "tests/support/small_model.h"
 
 namespace tandem {
@@ -62,6 +63,42 @@ TEST(ModelWeights, AreTheSameThroughTheStagingBufferAsWrittenInPlace) {
       EXPECT_TRUE(same(staged->layer(i).qkv.front().data, direct->layer(i).qkv.front().data));
       EXPECT_TRUE(same(staged->layer(i).qkv_bias, direct->layer(i).qkv_bias));
       EXPECT_TRUE(same(staged->layer(i).down.front().data, direct->layer(i).down.front().data));
+    }
+  }
+}
+
+// Projections of more than one staging slot, whole and cut for two devices.
+TEST(ModelWeights, StayPackedThroughTheStagingBufferAsWrittenInPlace) {
+  DecoderShape shape = small_shape();
+  shape.num_layers = 1;
+  shape.hidden_size = 4096;
+  shape.ffn_size = 4224;
+  shape.vocab_size = 300;
+  const ModelSpec spec = decoder_of(shape);
+  for (const DummyFormat format : {DummyFormat::fp8, DummyFormat::w4, DummyFormat::nf4}) {
+    SCOPED_TRACE(static_cast<int>(format));
+    const auto source = make_dummy_weights(7, 1, format);
+    for (const Shard shard : {Shard{}, Shard{0, 2}, Shard{1, 2}}) {
+      SCOPED_TRACE(shard.rank);
+      const auto device = make_host_device({}).value();
+      HiddenMemoryDevice hidden(make_host_device({}).value());
+      std::size_t last = 0;
+      const auto staged = ModelWeights::load(spec, shard, *source, DType::bf16, hidden,
+                                             [&](std::size_t done, std::size_t) { last = done; });
+      const auto direct = ModelWeights::load(spec, shard, *source, DType::bf16, *device, {});
+      ASSERT_TRUE(staged.ok()) << staged.status().message();
+      ASSERT_TRUE(direct.ok()) << direct.status().message();
+      EXPECT_EQ(staged->bytes(),
+                ModelWeights::bytes_needed(spec, shard, DType::bf16, *source, *device));
+      EXPECT_LT(staged->bytes(), ModelWeights::bytes_needed(spec, shard, DType::bf16) * 2 / 3);
+      EXPECT_GT(last, staged->bytes() * 9 / 10);
+      const LayerWeights& x = staged->layer(0);
+      const LayerWeights& y = direct->layer(0);
+      EXPECT_FALSE(x.gate_up.front().is_dense());
+      for (const auto weight :
+           {&LayerWeights::qkv, &LayerWeights::o, &LayerWeights::gate_up, &LayerWeights::down}) {
+        EXPECT_TRUE(test::same(x.*weight, y.*weight, DType::f32));
+      }
     }
   }
 }

@@ -68,7 +68,8 @@ class GpuBench {
     TANDEM_ASSIGN(only_, BarSelection::parse(options_.only, {kBars.begin(), kBars.end()}));
     TANDEM_ASSIGN(spec_, find_model_spec(settings_.model));
     TANDEM_ASSIGN(dtype_, choose_dtype(settings_, spec_, true));
-    report_.fact("model", fmt::format("{}, {}, dummy weights", settings_.model, to_string(dtype_)));
+    report_.fact("model", fmt::format("{}, {}, dummy weights in {}", settings_.model,
+                                      to_string(dtype_), settings_.weights));
     // The start is measured first: later it would not include one-time work such as the driver's
     // context.
     if (only_.any("G10", "G5", "G3", "S1")) TANDEM_TRY(run_engine());

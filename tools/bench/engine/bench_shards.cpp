@@ -58,7 +58,8 @@ class ShardBench {
     TANDEM_TRY(check_shards(spread_over(spec_, num_devices()), num_devices()));
     on_gpu_ = is_for_gpu(settings_);
     TANDEM_ASSIGN(dtype_, choose_dtype(settings_, spec_, on_gpu_));
-    report_.fact("model", fmt::format("{}, {}, dummy weights", settings_.model, to_string(dtype_)));
+    report_.fact("model", fmt::format("{}, {}, dummy weights in {}", settings_.model,
+                                      to_string(dtype_), settings_.weights));
     report_.fact("devices that share it", num_devices());
     if (!on_gpu_) {
       report_.fact("bars", "T1 to T6 are judged on GPUs alone; here their cases run, no more");

@@ -74,7 +74,9 @@ Result<PackedGemm> PackedGemm::create() {
   TANDEM_TRY(get(major, cudaDevAttrComputeCapabilityMajor));
   TANDEM_TRY(get(device.processors, cudaDevAttrMultiProcessorCount));
   TANDEM_TRY(get(device.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin));
-  if (major < 9) return made;
+  // Plans are made for as much shared memory as Hopper has.
+  constexpr int kLeastSharedBytes = 200 << 10;
+  if (major < 9 || device.shared_bytes < kLeastSharedBytes) return made;
   TANDEM_ASSIGN(made.encode_, find_tensor_map_encoder());
   if (made.encode_ == nullptr) return made;
   for (std::size_t i = 0; i < device.clusters_of.size(); ++i) {

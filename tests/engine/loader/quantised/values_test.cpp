@@ -167,6 +167,7 @@ TEST_P(QuantisedValues, AreKeptByTheFormOfDevicesUnlessBlocksRunAcrossRows) {
   std::mt19937_64 random(test_seed());
   const Result<QuantisedMatrix> one = matrix_->read(0, 1);
   ASSERT_TRUE(one.ok());
+  EXPECT_EQ(packed_form(matrix_->without_rows()), packed_form(*one));
   if (GetParam().scheme.packing == Packing::bnb_4bit) {
     EXPECT_FALSE(packed_form(*one).has_value());
     return;
@@ -178,6 +179,20 @@ TEST_P(QuantisedValues, AreKeptByTheFormOfDevicesUnlessBlocksRunAcrossRows) {
     ASSERT_EQ(packed_form(*rows), packed_form(*one)) << "all rows have one form";
     expect_kept(*rows);
   }
+}
+
+TEST(PackedForms, AreNotMadeWhereTheyAreNoUse) {
+  Fp8 fp8{.cols = 1024, .col_block = 128};
+  EXPECT_TRUE(packed_form(QuantisedMatrix(fp8)).has_value());
+  for (const std::int64_t block : {1, 8, 24, 40, 100}) {
+    fp8.col_block = block;
+    EXPECT_FALSE(packed_form(QuantisedMatrix(fp8)).has_value()) << block;
+  }
+  AffineGroups affine{.cols = 1024, .bits = 8, .group = 16};
+  affine.scales.type = ScaleList::Type::f32;
+  EXPECT_TRUE(packed_form(QuantisedMatrix(affine)).has_value());
+  affine.group = 24;
+  EXPECT_FALSE(packed_form(QuantisedMatrix(affine)).has_value());
 }
 
 TEST(Codebooks, WhoseBlocksDivideRowsAreKeptByTheFormOfDevices) {
