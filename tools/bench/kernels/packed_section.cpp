@@ -19,10 +19,10 @@ using cuda::cuda_status;
 
 constexpr std::size_t kWeightBytes = std::size_t{1440} << 20;  // several times the L2 cache
 constexpr std::size_t kRowBytes = std::size_t{128} << 20;
-constexpr int kMaxCopies = 24;
+constexpr int kMaxWeights = 24;
 constexpr int kManyRows = 65;  // the fewest that are multiplied by dequantised weights
 // Of the largest result: dequantised weights are rounded to bf16.
-constexpr float kTolerance = 0x1p-6F;
+constexpr float kPackedTolerance = 0x1p-6F;
 
 struct Form {
   std::string name;
@@ -105,7 +105,7 @@ class PackedBench {
   Result<GpuTimes> run(const Case& c, int replays) {
     // As codes, any bits will do; as scales, in either dtype, these are small numbers.
     TANDEM_TRY(fill_random_bf16(weights_.data(), kWeightBytes / 2, 41, 0.02F, gpu_->stream()));
-    const int copies = std::clamp(static_cast<int>(kWeightBytes / padded_bytes(c)), 1, kMaxCopies);
+    const int copies = std::clamp(static_cast<int>(kWeightBytes / padded_bytes(c)), 1, kMaxWeights);
     if (c.form.form.has_zeros) {  // zeros of 4 bits
       for (int copy = 0; copy < copies; ++copy) {
         TANDEM_TRY(cuda_status(
@@ -178,7 +178,7 @@ class PackedBench {
       const float difference = std::abs(got[i] - want[i]);
       apart = std::isfinite(difference) ? std::max(apart, difference) : HUGE_VALF;
     }
-    if (apart <= kTolerance * largest) return {};
+    if (apart <= kPackedTolerance * largest) return {};
     return error(StatusCode::internal, "it differs from dequantised weights by {} of {}", apart,
                  largest);
   }
