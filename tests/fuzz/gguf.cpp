@@ -4,13 +4,12 @@
 #include "engine/loader/gguf/gguf_packing.h"
 #include "engine/loader/gguf/gguf_tokenizer.h"
 
-#include <array>
 #include <vector>
 
 #include "base/check.h"
-#include "engine/loader/quantised/packed_rows.h"
 #include "tests/fuzz/memory_file.h"
 #include "tests/fuzz/targets.h"
+#include "tests/support/packed_memory.h"
 
 namespace tandem::fuzz {
 
@@ -29,15 +28,8 @@ void fuzz_gguf(Bytes bytes) {
     total += packed.size();
     if (const std::optional<WeightForm> form = gguf_form(type)) {
       const std::size_t blocks = packed.size() / type.bytes;
-      const PackedSizes sizes =
-          packed_row_bytes(*form, static_cast<std::int64_t>(blocks * type.elements));
-      std::array<std::vector<std::byte>, kPackedArrays> memory;
-      PackedPointers pointers = {};
-      for (std::size_t i = 0; i < kPackedArrays; ++i) {
-        memory[i].resize(static_cast<std::size_t>(sizes[i]));
-        if (sizes[i] > 0) pointers[i] = memory[i].data();
-      }
-      pack_gguf_row(type, packed.data(), blocks, arrays_at(pointers));
+      const test::PackedMemory memory(*form, 1, static_cast<std::int64_t>(blocks * type.elements));
+      pack_gguf_row(type, packed.data(), blocks, memory.weight().packed);
     }
     TANDEM_CHECK(!to_string(*place.tensor).empty());
     const Result<std::int64_t> heads = interleaved_heads(*model, name);

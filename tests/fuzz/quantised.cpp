@@ -3,9 +3,7 @@
 #include "engine/loader/quantisation_scheme.h"
 #include "engine/loader/quantised/packed_form.h"
 #include "engine/loader/quantised/packed_matrix.h"
-#include "engine/loader/quantised/packed_rows.h"
 
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -17,6 +15,7 @@
 #include "tests/fuzz/memory_file.h"
 #include "tests/fuzz/targets.h"
 #include "tests/gpu/reference/packed_twin.h"
+#include "tests/support/packed_memory.h"
 
 namespace tandem::fuzz {
 namespace {
@@ -25,26 +24,13 @@ namespace {
 void check_form(const QuantisedMatrix& matrix, std::int64_t rows, std::int64_t cols) {
   const std::optional<PackedForm> packed = packed_form(matrix);
   if (!packed) return;
-  const PackedSizes sizes = packed_row_bytes(packed->form, cols);
-  std::array<std::vector<std::byte>, kPackedArrays> memory;
-  PackedPointers pointers = {};
-  for (std::size_t i = 0; i < kPackedArrays; ++i) {
-    memory[i].resize(static_cast<std::size_t>(sizes[i] * rows));
-    if (sizes[i] > 0) pointers[i] = memory[i].data();
-  }
-  Weight weight;
-  weight.form = packed->form;
-  weight.packed = arrays_at(pointers);
-  weight.packed_rows = rows;
-  weight.packed_cols = cols;
-  weight.table = packed->table.empty() ? nullptr : packed->table.data();
-  weight.order = packed->order.empty() ? nullptr : packed->order.data();
-  pack(matrix, weight.packed);
+  const test::PackedMemory memory(*packed, rows, cols);
+  pack(matrix, memory.weight().packed);
   if (packed->form.scales.factor != 1) return;
   std::vector<float> want(static_cast<std::size_t>(cols));
   for (std::int64_t row = 0; row < rows; ++row) {
     dequantise(matrix, row, 1, want.data());
-    const std::vector<float> got = reference::row_of(weight, row);
+    const std::vector<float> got = reference::row_of(memory.weight(), row);
     for (std::size_t i = 0; i < want.size(); ++i) {
       TANDEM_CHECK(got[i] == want[i] || std::isnan(want[i]), "row {}, column {}", row, i);
     }

@@ -1,7 +1,6 @@
 #include "engine/loader/quantised/packed_form.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>

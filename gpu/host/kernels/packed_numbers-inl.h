@@ -31,7 +31,7 @@ HWY_INLINE hn::Vec<D> load_within(D d, const T* p, std::int64_t k, std::int64_t 
   return hn::LoadU(d, lanes);
 }
 
-// What stands for a code of less than 8 bits, or of FP8.
+// The number that a code of less than 8 bits, or of FP8, stands for.
 inline float code_value(const WeightForm& form, unsigned code) {
   if (form.format == WeightFormat::codebook) return form.codebook[code];
   if (form.format == WeightFormat::affine) {

@@ -2,16 +2,15 @@
 
 #include <gmock/gmock.h>
 
-#include <array>
 #include <cmath>
 #include <fstream>
 #include <numeric>
 #include <sstream>
 #include <thread>
 
-#include "engine/loader/quantised/packed_rows.h"
 #include "engine/model/families/registry.h"
 #include "tests/gpu/reference/packed_twin.h"
+#include "tests/support/packed_memory.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/temp_dir.h"
 
@@ -282,19 +281,9 @@ TEST(DummyWeights, OfAFormatHaveTheNumbersOfTheirPackedRows) {
     const auto values = read(*source, kProjection, {300, 192});
     const std::optional<PackedForm> packed = source->form_of(kProjection, shape);
     ASSERT_TRUE(packed.has_value());
-    const PackedSizes sizes = packed_row_bytes(packed->form, 192);
     constexpr std::int64_t kFirst = 17, kCount = 200;
-    std::array<std::vector<std::byte>, kPackedArrays> memory;
-    PackedPointers pointers = {};
-    for (std::size_t i = 0; i < kPackedArrays; ++i) {
-      memory[i].resize(static_cast<std::size_t>(sizes[i] * kCount));
-      if (sizes[i] > 0) pointers[i] = memory[i].data();
-    }
-    Weight weight;
-    weight.form = packed->form;
-    weight.packed = arrays_at(pointers);
-    weight.packed_rows = kCount;
-    weight.packed_cols = 192;
+    const test::PackedMemory memory(*packed, kCount, 192);
+    const Weight& weight = memory.weight();
     ASSERT_TRUE(source->read_packed(kProjection, shape, kFirst, kCount, weight.packed).ok());
     for (std::int64_t row = 0; row < kCount; ++row) {
       const std::vector<float> got = reference::row_of(weight, row);

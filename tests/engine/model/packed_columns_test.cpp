@@ -2,14 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <random>
 #include <vector>
 
-#include "engine/loader/quantised/packed_rows.h"
 #include "gpu/host/host_device.h"
 #include "tests/gpu/ops/test_weight.h"
 #include "tests/gpu/reference/packed_twin.h"
+#include "tests/support/packed_memory.h"
 #include "tests/support/test_seed.h"
 
 namespace tandem {
@@ -19,18 +18,12 @@ constexpr std::int64_t kRows = 5;
 
 class PackedColumns : public ::testing::Test {
  protected:
-  // What copy_columns() makes of the weight, row by row.
-  std::vector<std::vector<float>> cut(const Weight& weight, const SpreadRuns& runs,
-                                      std::int64_t cols) {
-    const PackedSizes sizes = packed_row_bytes(weight.form, cols);
-    PackedPointers pointers = {};
-    for (std::size_t i = 0; i < kPackedArrays; ++i) {
-      memory_[i].assign(static_cast<std::size_t>(sizes[i] * kRows), std::byte{0});
-      if (sizes[i] > 0) pointers[i] = memory_[i].data();
-    }
-    Weight part = weight;
-    part.packed = arrays_at(pointers);
-    part.packed_cols = cols;
+  // Returns the rows that copy_columns() makes of the weight's.
+  static std::vector<std::vector<float>> cut(const Weight& weight, const SpreadRuns& runs,
+                                             std::int64_t cols) {
+    const test::PackedMemory memory(weight.form, kRows, cols);
+    Weight part = memory.weight();
+    part.table = weight.table;
     copy_columns(weight.form, runs, kRows, weight.packed, weight.packed_cols, part.packed, cols);
     std::vector<std::vector<float>> rows;
     for (std::int64_t row = 0; row < kRows; ++row) rows.push_back(reference::row_of(part, row));
@@ -54,7 +47,6 @@ class PackedColumns : public ::testing::Test {
   std::unique_ptr<Device> device_ = make_host_device({}).value();
   std::unique_ptr<Stream> stream_ = device_->create_stream("test").value();
   std::mt19937_64 random_{test_seed()};
-  std::array<std::vector<std::byte>, kPackedArrays> memory_;
 };
 
 TEST_F(PackedColumns, OfEveryFormatAreThoseOfTheWholeMatrix) {

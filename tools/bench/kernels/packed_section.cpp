@@ -21,7 +21,8 @@ constexpr std::size_t kWeightBytes = std::size_t{1440} << 20;  // several times 
 constexpr std::size_t kRowBytes = std::size_t{128} << 20;
 constexpr int kMaxWeights = 24;
 constexpr int kManyRows = 65;  // the fewest that are multiplied by dequantised weights
-// Of the largest result: dequantised weights are rounded to bf16.
+// The share of the largest result by which results may differ: dequantised weights are rounded to
+// bf16.
 constexpr float kPackedTolerance = 0x1p-6F;
 
 struct Form {

@@ -15,7 +15,7 @@
 
 namespace tandem::cuda {
 
-// Of one stream. Not thread-safe.
+// Each stream has one of its own. Not thread-safe.
 class PackedGemm {
  public:
   static Result<PackedGemm> create();

@@ -1,4 +1,4 @@
-// What the blocks of a product by a packed weight are told.
+// The parameters of the kernel that multiplies by a packed weight.
 #pragma once
 
 #include <cstddef>

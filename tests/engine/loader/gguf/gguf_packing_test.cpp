@@ -2,12 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <vector>
 
-#include "engine/loader/quantised/packed_rows.h"
 #include "engine/loader/safetensors/safetensors.h"
 #include "tests/gpu/reference/packed_twin.h"
+#include "tests/support/packed_memory.h"
 
 namespace tandem {
 namespace {
@@ -28,23 +27,10 @@ TEST(GgufPacking, KeepsTheFloatsOfEveryTypeInAboutAsManyBytes) {
     std::vector<float> expected(cols);
     type.to_float(packed.data(), blocks, expected.data());
 
-    const PackedSizes sizes = packed_row_bytes(*form, static_cast<std::int64_t>(cols));
-    std::array<std::vector<std::byte>, kPackedArrays> memory;
-    PackedPointers pointers = {};
-    std::size_t bytes = 0;
-    for (std::size_t i = 0; i < kPackedArrays; ++i) {
-      memory[i].resize(static_cast<std::size_t>(sizes[i]));
-      if (sizes[i] > 0) pointers[i] = memory[i].data();
-      bytes += memory[i].size();
-    }
-    EXPECT_LE(static_cast<double>(bytes), 1.05 * static_cast<double>(packed.size()));
-    Weight weight;
-    weight.form = *form;
-    weight.packed = arrays_at(pointers);
-    weight.packed_rows = 1;
-    weight.packed_cols = static_cast<std::int64_t>(cols);
-    pack_gguf_row(type, packed.data(), blocks, weight.packed);
-    const std::vector<float> got = reference::row_of(weight, 0);
+    const test::PackedMemory memory(*form, 1, static_cast<std::int64_t>(cols));
+    EXPECT_LE(static_cast<double>(memory.bytes()), 1.05 * static_cast<double>(packed.size()));
+    pack_gguf_row(type, packed.data(), blocks, memory.weight().packed);
+    const std::vector<float> got = reference::row_of(memory.weight(), 0);
     for (std::size_t i = 0; i < cols; ++i) ASSERT_EQ(got[i], expected[i]) << i;
     ++types;
   }

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -13,9 +12,9 @@
 
 #include "engine/loader/quantised/packed_form.h"
 #include "engine/loader/quantised/packed_matrix.h"
-#include "engine/loader/quantised/packed_rows.h"
 #include "engine/loader/safetensors/safetensors.h"
 #include "tests/gpu/reference/packed_twin.h"
+#include "tests/support/packed_memory.h"
 #include "tests/support/test_seed.h"
 
 namespace tandem {
@@ -97,25 +96,12 @@ void expect_kept(const QuantisedMatrix& matrix) {
   ASSERT_TRUE(packed.has_value());
   const auto [count, cols] =
       std::visit([](const auto& m) { return std::pair(m.rows, m.cols); }, matrix);
-  const PackedSizes sizes = packed_row_bytes(packed->form, cols);
-  std::array<std::vector<std::byte>, kPackedArrays> memory;
-  PackedPointers pointers = {};
-  for (std::size_t i = 0; i < kPackedArrays; ++i) {
-    memory[i].resize(static_cast<std::size_t>(sizes[i] * count));
-    if (sizes[i] > 0) pointers[i] = memory[i].data();
-  }
-  Weight weight;
-  weight.form = packed->form;
-  weight.packed = arrays_at(pointers);
-  weight.packed_rows = count;
-  weight.packed_cols = cols;
-  weight.table = packed->table.empty() ? nullptr : packed->table.data();
-  weight.order = packed->order.empty() ? nullptr : packed->order.data();
-  pack(matrix, weight.packed);
+  const test::PackedMemory memory(*packed, count, cols);
+  pack(matrix, memory.weight().packed);
   std::vector<float> want(static_cast<std::size_t>(cols));
   for (std::int64_t r = 0; r < count; ++r) {
     dequantise(matrix, r, 1, want.data());
-    const std::vector<float> got = reference::row_of(weight, r);
+    const std::vector<float> got = reference::row_of(memory.weight(), r);
     for (std::size_t c = 0; c < want.size(); ++c) {
       if (packed->form.scales.factor == 1) {
         ASSERT_EQ(got[c], want[c]) << "row " << r << ", column " << c;
