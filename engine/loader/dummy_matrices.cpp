@@ -30,12 +30,17 @@ std::vector<std::uint8_t> random_codes(std::uint64_t key, std::int64_t first_row
   return codes;
 }
 
-// Scales for codes of this standard deviation, all of one value.
-ScaleList equal_scales(std::int64_t count, float deviation, std::int64_t cols) {
+// Scales from the one of number `first` on for codes of this standard deviation, all of one size.
+// Their signs are random, as the codes' mean is not 0: hidden states would all turn one way.
+ScaleList equal_scales(std::uint64_t key, std::int64_t first, std::int64_t count, float deviation,
+                       std::int64_t cols) {
+  constexpr std::uint64_t kOfScales = 0x5ca1e;
+  std::vector<std::uint8_t> signs(as_index(count));
+  random_bytes(key ^ kOfScales, as_index(first), signs.size(), signs.data());
   const float scale = 1 / (deviation * std::sqrt(static_cast<float>(cols)));
   ScaleList scales{ScaleList::Type::bf16, std::vector<std::byte>(as_index(count) * 2)};
-  const bf16 rounded = from_float<bf16>(scale);
-  for (std::int64_t i = 0; i < count; ++i) {
+  for (std::size_t i = 0; i < signs.size(); ++i) {
+    const bf16 rounded = from_float<bf16>(signs[i] % 2 == 0 ? scale : -scale);
     std::memcpy(scales.bytes.data() + i * 2, &rounded, sizeof rounded);
   }
   return scales;
@@ -48,7 +53,8 @@ QuantisedMatrix affine_rows(int bits, std::uint64_t key, std::int64_t first, std
   m.codes = random_codes(key, first, count, m.row_bytes());
   // The deviation of 0 to n - 1, all as likely.
   const auto codes = static_cast<float>(1 << bits);
-  m.scales = equal_scales(count * m.groups(), std::sqrt((codes * codes - 1) / 12), cols);
+  m.scales = equal_scales(key, first * m.groups(), count * m.groups(),
+                          std::sqrt((codes * codes - 1) / 12), cols);
   return m;
 }
 
@@ -59,7 +65,8 @@ QuantisedMatrix nf4_rows(std::uint64_t key, std::int64_t first, std::int64_t cou
   m.codes = random_codes(key, first, count, cols / 2);
   float squares = 0;
   for (const float value : kNf4) squares += value * value;
-  m.scales = equal_scales(count * cols / kNf4Group, std::sqrt(squares / 16), cols);
+  m.scales = equal_scales(key, first * cols / kNf4Group, count * cols / kNf4Group,
+                          std::sqrt(squares / 16), cols);
   return m;
 }
 
@@ -71,7 +78,7 @@ QuantisedMatrix fp8_rows(std::uint64_t key, std::int64_t first, std::int64_t cou
     if ((code & 0x7fU) == kNoE4m3) code = 0;
   }
   constexpr float kRootMeanSquare = 99.67F;  // of all codes
-  m.scales = equal_scales(count, kRootMeanSquare, cols);
+  m.scales = equal_scales(key, first, count, kRootMeanSquare, cols);
   return m;
 }
 
