@@ -37,6 +37,29 @@ __device__ __forceinline__ void cluster_wait() {
 #endif
 }
 
+// Arrives at a barrier in shared memory (async_copy.cuh), of any block of the cluster: `barrier`
+// comes from cluster_address(). Writes that the thread has seen are then visible to who waits for
+// it by cluster_barrier_wait().
+__device__ __forceinline__ void cluster_arrive_at(std::uint32_t barrier) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier)
+               : "memory");
+#endif
+}
+__device__ __forceinline__ void cluster_barrier_wait(std::uint32_t barrier, std::uint32_t parity) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again;\n"
+      "}\n" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+#endif
+}
+
 // Reads from block `block` the value at the same shared-memory offset as `local`.
 __device__ __forceinline__ float4 read_block(const float* local, int block) {
   float4 v{};

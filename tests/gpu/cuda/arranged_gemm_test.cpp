@@ -75,6 +75,8 @@ TEST_F(ArrangedGemm, MatchesTheTwinForTheShapesOfModels) {
     if (!check(named, {DType::bf16, DType::f32, any_rows(), 4096, 1024, false, true})) continue;
     check(named, {DType::f16, DType::f16, any_rows(), 2048, 4096});
     check(named, {DType::bf16, DType::bf16, any_rows(), 256, 28672});
+    // Blocks of a cluster that compute groups of rows, and stages that they cannot share evenly.
+    check(named, {DType::bf16, DType::bf16, pick(17, 64), 2816, 12288});
   }
 }
 
@@ -107,6 +109,7 @@ TEST_F(ArrangedGemm, EndsInSwigluAsTheTwinsDo) {
         reference::swiglu({gate_up.host(), out.host(), activation});
         Tolerance tolerance = tolerance_of(dtype);
         tolerance.absolute = dtype == DType::bf16 ? 0.03 : 0.004;
+        tolerance.relative = std::max(tolerance.relative, dtype == DType::bf16 ? 0.016 : 0.002);
         expect_same(out,
                     fmt::format("{} {} T {} in {} ffn {} {}", named.name, to_string(dtype), t, in,
                                 ffn, to_string(activation)),

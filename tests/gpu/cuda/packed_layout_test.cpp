@@ -10,7 +10,7 @@
 #include <set>
 #include <vector>
 
-#include "gpu/cuda/gemm/packed/packed_codes.h"
+#include "gpu/cuda/gemm/packed/kernel/packed_codes.h"
 #include "tests/gpu/reference/packed_twin.h"
 #include "tests/support/test_seed.h"
 

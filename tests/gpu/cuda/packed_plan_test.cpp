@@ -1,5 +1,5 @@
 // The work split of the products by packed weights; needs no GPU.
-#include "gpu/cuda/gemm/packed/packed_plan.h"
+#include "gpu/cuda/gemm/packed/kernel/packed_plan.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -8,14 +8,14 @@
 #include <set>
 #include <utility>
 
-#include "gpu/cuda/gemm/packed/packed_places.h"
+#include "gpu/cuda/gemm/packed/kernel/packed_places.h"
 
 namespace tandem::cuda {
 namespace {
 
 // With an H100's properties.
 PackedDevice device_with(int processors, int clusters_of_2, int clusters_of_4) {
-  return {true, processors, 227 * 1024, {clusters_of_2, clusters_of_4}};
+  return {true, true, processors, 227 * 1024, {clusters_of_2, clusters_of_4}};
 }
 
 template <typename Body>
@@ -49,31 +49,36 @@ TEST(PackedPlan, FitsTheDeviceForEveryShape) {
     ASSERT_GE(plan.stages, 2);
     EXPECT_LE(plan.stages, kPackedMaxStages);
     EXPECT_LE(plan.shared_bytes, device.shared_bytes);
-    EXPECT_TRUE(plan.cluster == 1 || plan.groups == 1);
+    EXPECT_EQ(plan.is_wide(), shape.rows > kPackedFewRows);
     EXPECT_LE(plan.clusters * plan.cluster, device.processors);
     EXPECT_LE(plan.clusters, shape.out);
     EXPECT_GE(plan.chunks, plan.cluster);
     const int warps = plan.row_warps * plan.column_warps;
-    EXPECT_LE(warps, plan.col_tiles == 8 ? kPackedMaxWarpsOf64 : kPackedMaxWarps);
-    EXPECT_EQ(plan.column_warps % 2, 0);
+    EXPECT_LE(warps, most_packed_warps(plan.row_tiles, plan.col_tiles));
+    EXPECT_EQ(plan.column_warps * plan.slices % 2, 0);
+    EXPECT_EQ(plan.row_warps % (plan.is_wide() ? 4 : 1), 0);
+    if (shape.halves) {
+      EXPECT_EQ(plan.slots() / 2 % 16, 0);
+    }
+    EXPECT_EQ(plan.share * plan.clusters + plan.shares_left, shape.out);
+    EXPECT_GE(plan.groups * plan.group_rows, plan.share + (plan.shares_left > 0 ? 1 : 0));
     // Every column of y has a slot, every row of x a tile, and every column of x a stage.
     EXPECT_GE(plan.groups * plan.group_rows * plan.clusters, shape.out);
-    EXPECT_GE(plan.row_warps * 32, plan.group_rows * (shape.halves ? 2 : 1));
-    EXPECT_GE(plan.row_warps * 16, shape.halves ? plan.group_rows : 0);
+    EXPECT_GE(plan.slots(), plan.group_rows * (shape.halves ? 2 : 1));
     EXPECT_GE(plan.col_tiles * 8, shape.rows);
     EXPECT_GE(plan.chunks * plan.chunk(), shape.in);
     // The limits of a copy: 256 per dimension, and 16 bytes.
     EXPECT_LE(std::max({plan.group_rows, plan.scale_rows, plan.scale_groups}), 256);
-    EXPECT_EQ(plan.scale_rows % 16, 0);
+    EXPECT_EQ(plan.scale_rows % kPackedScaleStep, 0);
+    EXPECT_GE(plan.scale_rows, plan.group_rows + kPackedScaleStep - 1);
     EXPECT_EQ(plan.scale_groups * shape.group, shape.group == 0 ? 0 : plan.chunk());
     EXPECT_LE(plan.sums + plan.sum_bytes(),
               plan.shared_bytes - plan.table_bytes - kPackedAlignment - kPackedBarrierBytes);
     // The rows of a warp's last slots, in the last stage.
-    EXPECT_LE(
-        (plan.stages - 1) * plan.stage_bytes + (shape.halves ? plan.up : 0) +
-            ((plan.slabs - 1) * plan.group_rows + 32 * plan.row_warps / (shape.halves ? 2 : 1)) *
-                kPackedLineBytes,
-        plan.shared_bytes - plan.table_bytes - kPackedAlignment - kPackedBarrierBytes);
+    EXPECT_LE((plan.stages - 1) * plan.stage_bytes + (shape.halves ? plan.up : 0) +
+                  ((plan.slabs - 1) * plan.group_rows + plan.slots() / (shape.halves ? 2 : 1)) *
+                      kPackedLineBytes,
+              plan.shared_bytes - plan.table_bytes - kPackedAlignment - kPackedBarrierBytes);
   });
 }
 
@@ -101,14 +106,13 @@ TEST(PackedPlan, KeepsXASmallPartOfWhatBlocksRead) {
   };
   EXPECT_EQ(cluster(1, 4096, 4096), 1);
   EXPECT_EQ(cluster(16, 4096, 4096), 2);
-  EXPECT_EQ(cluster(32, 11008, 4096), 4);
   EXPECT_EQ(cluster(16, 4096, 12288), 1);
 }
 
 // Reads of 16 bytes by the eight lanes of a quarter of a warp touch all 32 banks once.
 TEST(PackedPlaces, SpreadsAQuarterWarpOverAllBanks) {
   for (const int bits : {4, 8}) {
-    for (const int rows : {1, 8, 13, 64}) {
+    for (const int rows : {1, 8, 13}) {
       const PackedShape shape{rows, 4096, 12288, bits, 128, 2, false, false, false};
       const PackedPlan plan = plan_packed_gemm(shape, device_with(132, 66, 32));
       for (int warp = 0; warp < plan.row_warps * plan.column_warps; ++warp) {
@@ -119,7 +123,7 @@ TEST(PackedPlaces, SpreadsAQuarterWarpOverAllBanks) {
             std::set<unsigned> x_offsets;
             for (int lane = quarter * 8; lane < quarter * 8 + 8; ++lane) {
               const PackedPlaces places(plan, bits, false, 1, warp % plan.row_warps,
-                                        warp / plan.row_warps, lane);
+                                        warp / plan.row_warps, lane, 0, 0);
               w.insert(places.w[part / 2] / 16 % 8);
               x.insert(places.x[part % 2] / 16 % 8);
               x_offsets.insert(places.x[part % 2]);
@@ -144,7 +148,7 @@ TEST(PackedPlaces, FindsItsRowsInSwizzledLines) {
         const int row_warp = warp % plan.row_warps;
         const int slice = warp / plan.row_warps;
         for (int lane = 0; lane < 32; ++lane) {
-          const PackedPlaces places(plan, bits, halves, 1, row_warp, slice, lane);
+          const PackedPlaces places(plan, bits, halves, 1, row_warp, slice, lane, 0, 0);
           // 32 columns of x are half a line, of which matrix lane / 8 is the lane's 16 bytes.
           for (int u = 0; u < 4; ++u) {
             const int row = std::min(lane % 8, plan.x_rows - 1);

@@ -9,9 +9,9 @@
 #include <random>
 #include <vector>
 
-#include "gpu/cuda/gemm/packed/packed_codes.h"
-#include "gpu/cuda/gemm/packed/packed_places.h"
-#include "gpu/cuda/gemm/packed/packed_plan.h"
+#include "gpu/cuda/gemm/packed/kernel/packed_codes.h"
+#include "gpu/cuda/gemm/packed/kernel/packed_places.h"
+#include "gpu/cuda/gemm/packed/kernel/packed_plan.h"
 #include "gpu/cuda/packed/layout.h"
 #include "tests/gpu/reference/packed_twin.h"
 #include "tests/support/test_seed.h"
@@ -80,7 +80,7 @@ struct Operands {
 std::vector<std::uint8_t> stage_of(const Operands& o, const PackedPlan& plan, int first_row,
                                    int chunk) {
   std::vector<std::uint8_t> stage(
-      static_cast<std::size_t>(plan.stage_bytes + kPackedBehind + kPackedLineBytes));
+      static_cast<std::size_t>(plan.stage_bytes + kPackedWideRows * kPackedLineBytes));
   const int row_bytes = o.shape.in * o.shape.bits / 8;
   for (int half = 0; half < (o.shape.halves ? 2 : 1); ++half) {
     const int first = first_row + half * o.shape.out;
@@ -97,8 +97,9 @@ std::vector<std::uint8_t> stage_of(const Operands& o, const PackedPlan& plan, in
     for (int g = 0; g < plan.scale_groups; ++g) {
       for (int row = 0; row < plan.scale_rows; ++row) {
         const int group = chunk * plan.scale_groups + g;
-        if (first + row >= o.w_rows() || group >= o.groups()) continue;
-        const auto from = static_cast<std::size_t>((first + row) * o.groups() + group);
+        const int aligned = first - first % kPackedScaleStep;
+        if (aligned + row >= o.w_rows() || group >= o.groups()) continue;
+        const auto from = static_cast<std::size_t>((aligned + row) * o.groups() + group);
         const int to = half * plan.up_numbers + g * plan.scale_rows + row;
         std::memcpy(stage.data() + plan.scales + to * 4, &o.scales[from], 4);
         stage[static_cast<std::size_t>(plan.zeros + to)] = o.zeros[from];
@@ -130,37 +131,47 @@ int operand(const std::vector<std::uint8_t>& stage, std::uint32_t at, int bits, 
   return read<std::uint8_t>(stage, piece + byte) - zero;
 }
 
-// Adds the sums of one warp's slice of a stage to sums[slot][t].
-void multiply_slice(const Operands& o, const PackedPlan& plan, int warp,
-                    const std::vector<std::uint8_t>& stage, std::vector<double>& sums) {
+// Adds the sums of one warp's part of a stage to sums[slot][t]. `first`: the first row of w.
+void multiply_part(const Operands& o, const PackedPlan& plan, int warp, int first,
+                   const std::vector<std::uint8_t>& stage, std::vector<double>& sums) {
   const int units = std::min(o.shape.group, kPackedSlice) / 32;
   const int row_warp = warp % plan.row_warps;
-  const int slice = warp / plan.row_warps;
+  const int column_warp = warp / plan.row_warps;
   const auto places_of = [&](int lane) {
-    return PackedPlaces(plan, o.shape.bits, o.shape.halves, 4 / units, row_warp, slice, lane);
+    return PackedPlaces(plan, o.shape.bits, o.shape.halves, 4 / units, row_warp, column_warp, lane,
+                        first, first + o.shape.out);
+  };
+  // The place of row t and a column of the 32 of unit u in a copy of x.
+  const auto x_of = [&](int part, int u, int t, int column) {
+    if (plan.is_wide()) {  // as the warpgroup's product finds it
+      const int slab = (column_warp * 2 + part) * 2 + u / 2;
+      return static_cast<unsigned>(plan.x) +
+             swizzled(slab * plan.x_rows + t, (u % 2 * 32 + column) / 8) +
+             static_cast<unsigned>(column % 8 * 2);
+    }
+    // Matrix i of the four that are loaded: lane 8 i + n gave the address of its row n.
+    return (places_of(8 * (column / 8) + t % 8).x[u / 2] ^ static_cast<unsigned>(u % 2 * 64)) +
+           static_cast<unsigned>(t / 8 * 1024 + column % 8 * 2);
   };
   for (int lane = 0; lane < 32; ++lane) {
     const PackedPlaces places = places_of(lane);
-    for (int r = 0; r < 2; ++r) {
+    for (int part = 0; part < plan.row_tiles * plan.slices; ++part) {
       for (int h = 0; h < 2; ++h) {
-        const int slot = row_warp * 32 + r * 16 + h * 8 + row_of_lane(lane);
+        const int tile = row_warp * plan.row_tiles + part % plan.row_tiles;
+        const int slot = tile * 16 + h * 8 + row_of_lane(lane);
         for (int u = 0; u < 4; ++u) {
           const auto number =
-              places.number[r] + static_cast<unsigned>(8 * h + u / units * plan.scale_rows);
+              places.number[part] + static_cast<unsigned>(8 * h + u / units * plan.scale_rows);
           const auto scale = read<float>(stage, static_cast<unsigned>(plan.scales) + number * 4);
           const int zero = read<std::uint8_t>(stage, static_cast<unsigned>(plan.zeros) + number);
           for (int i = 0; i < 4; ++i) {
             for (int e = 0; e < 2; ++e) {
-              const int w = operand(stage, places.w[r] + static_cast<unsigned>(h * 1024),
+              const int w = operand(stage, places.w[part] + static_cast<unsigned>(h * 1024),
                                     o.shape.bits, u, i, e, zero);
-              // Matrix i of the four that are loaded: lane 8 i + n gave the address of its row n.
-              const int column = 2 * (lane % 4) + e;
               for (int t = 0; t < 8 * plan.col_tiles; ++t) {
-                const std::uint32_t row =
-                    (places_of(8 * i + t % 8).x[u / 2] ^ static_cast<unsigned>(u % 2 * 64)) +
-                    static_cast<unsigned>(t / 8 * 1024 + column * 2);
+                const std::uint32_t x = x_of(part, u, t, 8 * i + 2 * (lane % 4) + e);
                 sums[static_cast<std::size_t>(slot * 64 + t)] +=
-                    double{scale} * w * read<std::int16_t>(stage, row);
+                    double{scale} * w * read<std::int16_t>(stage, x);
               }
             }
           }
@@ -181,22 +192,22 @@ void walk(const PackedShape& shape, const PackedDevice& device, std::mt19937_64&
   std::vector<std::vector<float>> w;
   for (int row = 0; row < o.w_rows(); ++row) w.push_back(reference::row_of(o.weight, row));
   const int cluster = static_cast<int>(random() % static_cast<unsigned>(plan.clusters));
-  const int begin = shape.out * cluster / plan.clusters;
-  const int count = shape.out * (cluster + 1) / plan.clusters - begin;
+  const int begin = plan.share * cluster + std::min(cluster, plan.shares_left);
+  const int count = plan.share + (cluster < plan.shares_left ? 1 : 0);
   for (int group = 0; group < plan.groups; ++group) {
-    const int first = begin + count * group / plan.groups;
-    const int size = begin + count * (group + 1) / plan.groups - first;
-    std::vector<double> sums(static_cast<std::size_t>(32 * plan.row_warps * 64));
+    const int first = begin + std::min(count, group * plan.group_rows);
+    const int size = begin + std::min(count, (group + 1) * plan.group_rows) - first;
+    std::vector<double> sums(static_cast<std::size_t>(plan.slots() * 64));
     for (int chunk = 0; chunk < plan.chunks; ++chunk) {  // of all blocks of the cluster
       const std::vector<std::uint8_t> stage = stage_of(o, plan, first, chunk);
       for (int warp = 0; warp < plan.row_warps * plan.column_warps; ++warp) {
-        multiply_slice(o, plan, warp, stage, sums);
+        multiply_part(o, plan, warp, first, stage, sums);
       }
     }
     for (int half = 0; half < (shape.halves ? 2 : 1); ++half) {
       for (int n = 0; n < size; ++n) {
         const auto row = static_cast<std::size_t>(half * shape.out + first + n);
-        const int slot = half * 16 * plan.row_warps + n;
+        const int slot = half * plan.slots() / 2 + n;
         for (int t = 0; t < shape.rows; ++t) {
           double want = 0;
           for (int i = 0; i < shape.in; ++i) {
@@ -213,7 +224,7 @@ void walk(const PackedShape& shape, const PackedDevice& device, std::mt19937_64&
 
 TEST(PackedWalk, AddsUpTheTwinsNumbers) {
   std::mt19937_64 random(test_seed());
-  const PackedDevice few{true, 2, 227 * 1024, {1, 0}};
+  const PackedDevice few{true, true, 2, 227 * 1024, {1, 0}};
   for (const int bits : {4, 8}) {
     for (const int group : {32, 64, 128}) {
       for (const bool halves : {false, true}) {
@@ -225,6 +236,11 @@ TEST(PackedWalk, AddsUpTheTwinsNumbers) {
     }
   }
   walk({33, 512, 48, 4, 128, 4, true, false, false}, few, random);
+  // Warps of 16 rows, none of which has rows of both halves.
+  walk({5, 512, 48, 8, 128, 4, true, true, false}, few, random);
+  walk({16, 512, 40, 4, 128, 4, true, true, false}, few, random);
+  walk({20, 768, 400, 8, 32, 4, true, false, false}, few, random);
+  walk({64, 512, 400, 4, 64, 4, true, true, false}, few, random);
   // Blocks of a cluster, and groups of rows one after another.
   walk({17, 2048, 64, 4, 128, 4, true, false, false}, few, random);
   walk({3, 256, 1040, 8, 64, 4, true, false, false}, few, random);

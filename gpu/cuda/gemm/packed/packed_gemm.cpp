@@ -3,8 +3,9 @@
 #include <algorithm>
 
 #include "gpu/cuda/base/launch.h"
-#include "gpu/cuda/gemm/packed/packed_instances.h"
-#include "gpu/cuda/gemm/packed/packed_maps.h"
+#include "gpu/cuda/gemm/packed/few/few_kernels.h"
+#include "gpu/cuda/gemm/packed/kernel/packed_maps.h"
+#include "gpu/cuda/gemm/packed/wide/wide_kernels.h"
 #include "gpu/cuda/packed/gather_columns.h"
 
 namespace tandem::cuda {
@@ -15,13 +16,23 @@ int units_of(const Weight& w) {
   return static_cast<int>(std::min<std::int64_t>(w.form.group, kPackedSlice)) / 32;
 }
 
-PackedKernel kernel_of(const GemmArgs& args, int col_tiles) {
+PackedKernel kernel_of(const GemmArgs& args, const PackedPlan& plan) {
   const WeightForm& form = args.w.form;
+  const DType x = args.x.dtype;
+  const int rows = plan.row_tiles;
+  const int cols = plan.col_tiles;
   const int units = form.group >= args.w.cols() ? 4 : units_of(args.w);
-  if (form.format == WeightFormat::fp8) return e4m3_kernel(args.x.dtype, col_tiles);
-  if (form.format == WeightFormat::codebook) return codebook_kernel(args.x.dtype, col_tiles);
-  return form.bits == 4 ? affine4_kernel(args.x.dtype, col_tiles, units)
-                        : affine8_kernel(args.x.dtype, col_tiles, units);
+  const bool wide = plan.is_wide();
+  if (form.format == WeightFormat::fp8) {
+    return wide ? wide_e4m3_kernel(x, cols) : e4m3_kernel(x, rows, cols);
+  }
+  if (form.format == WeightFormat::codebook) {
+    return wide ? wide_codebook_kernel(x, cols) : codebook_kernel(x, rows, cols);
+  }
+  if (form.bits == 4) {
+    return wide ? wide_affine4_kernel(x, cols, units) : affine4_kernel(x, rows, cols, units);
+  }
+  return wide ? wide_affine8_kernel(x, cols, units) : affine8_kernel(x, rows, cols, units);
 }
 
 PackedShape shape_of(const GemmArgs& args, GemmEnd end) {
@@ -41,7 +52,7 @@ PackedShape shape_of(const GemmArgs& args, GemmEnd end) {
 
 // The number of clusters of `blocks` blocks that are resident at once.
 Result<int> count_clusters(int blocks, int processors, int shared_bytes) {
-  const PackedKernel kernel = affine4_kernel(DType::bf16, 1, 4);
+  const PackedKernel kernel = affine4_kernel(DType::bf16, 2, 1, 4);
   TANDEM_TRY(use_all_shared_memory(reinterpret_cast<const void*>(kernel), shared_bytes));
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeClusterDimension;
@@ -49,7 +60,7 @@ Result<int> count_clusters(int blocks, int processors, int shared_bytes) {
   attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = static_cast<unsigned>(processors / blocks * blocks);
-  config.blockDim = 32 * (kPackedMaxWarps + 1);
+  config.blockDim = 32 * (most_packed_warps(2, 1) + 1);
   config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
   config.attrs = &attribute;
   config.numAttrs = 1;
@@ -71,7 +82,9 @@ Result<PackedGemm> PackedGemm::create() {
   const auto get = [&](int& value, cudaDeviceAttr attribute) {
     return cuda_status(cudaDeviceGetAttribute(&value, attribute, gpu), "asking the GPU");
   };
+  int minor = 0;
   TANDEM_TRY(get(major, cudaDevAttrComputeCapabilityMajor));
+  TANDEM_TRY(get(minor, cudaDevAttrComputeCapabilityMinor));
   TANDEM_TRY(get(device.processors, cudaDevAttrMultiProcessorCount));
   TANDEM_TRY(get(device.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin));
   // Plans are made for as much shared memory as Hopper has.
@@ -83,6 +96,7 @@ Result<PackedGemm> PackedGemm::create() {
     TANDEM_ASSIGN(device.clusters_of[i],
                   count_clusters(2 << i, device.processors, device.shared_bytes));
   }
+  device.wide = has_wide_kernels() && major == 9 && minor == 0;
   device.supported = true;
   return made;
 }
@@ -91,7 +105,7 @@ bool PackedGemm::takes(const GemmArgs& args) const {
   const TensorView& x = args.x;
   if (!device_.supported || !args.w.arranged) return false;
   if (x.dtype != DType::f16 && x.dtype != DType::bf16) return false;
-  if (x.rows() < 1 || x.rows() > kPackedMaxRows) return false;
+  if (x.rows() < 1 || x.rows() > (device_.wide ? kPackedMaxRows : kPackedFewRows)) return false;
   if (args.w.order != nullptr) return true;
   return reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0 &&
          (x.rows() == 1 || x.stride[0] % 8 == 0);
@@ -122,12 +136,13 @@ Status PackedGemm::run(const GemmArgs& args, std::byte* scratch, cudaStream_t st
   std::ranges::copy(w.form.codebook, p.codebook);
   p.zeros = shape.zeros;
   p.y_is_f32 = args.y.dtype == DType::f32;
+  p.y_is_aligned = reinterpret_cast<std::uintptr_t>(p.y) % (4 * size_of(args.y.dtype)) == 0;
   p.accumulate = args.accumulate;
   p.swiglu = shape.halves;
   p.gelu = end == GemmEnd::geglu;
   TANDEM_ASSIGN(const PackedMaps maps, packed_maps(encode_, w, x, p.plan));
 
-  const PackedKernel kernel = kernel_of(args, p.plan.col_tiles);
+  const PackedKernel kernel = kernel_of(args, p.plan);
   const auto* const address = reinterpret_cast<const void*>(kernel);
   if (std::ranges::find(prepared_, address) == prepared_.end()) {
     TANDEM_TRY(use_all_shared_memory(address, device_.shared_bytes));

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "gpu/cuda/base/tensor_map.h"
 #include "gpu/cuda/gemm/few_rows/few_rows.h"
-#include "gpu/cuda/gemm/packed/packed_plan.h"
+#include "gpu/cuda/gemm/packed/kernel/packed_plan.h"
 #include "gpu/ops.h"
 
 namespace tandem::cuda {

@@ -1,4 +1,4 @@
-#include "gpu/cuda/gemm/packed/packed_maps.h"
+#include "gpu/cuda/gemm/packed/kernel/packed_maps.h"
 
 namespace tandem::cuda {
 namespace {

@@ -5,7 +5,8 @@
 #include <cstdint>
 
 #include "base/dtype.h"
-#include "gpu/cuda/gemm/packed/packed_plan.h"
+#include "gpu/cuda/gemm/packed/kernel/packed_maps.h"
+#include "gpu/cuda/gemm/packed/kernel/packed_plan.h"
 
 namespace tandem::cuda {
 
@@ -24,9 +25,12 @@ struct PackedParams {
   float codebook[16];
   bool zeros;  // one for each group, in the stages
   bool y_is_f32;
+  bool y_is_aligned;  // to four elements
   bool accumulate;
   bool swiglu;  // row `out` + o of w belongs with row o
   bool gelu;    // the activation is gelu_tanh, not silu
 };
+
+using PackedKernel = void (*)(PackedMaps, PackedParams);
 
 }  // namespace tandem::cuda

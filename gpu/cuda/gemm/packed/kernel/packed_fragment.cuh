@@ -9,8 +9,8 @@
 #include <type_traits>
 
 #include "gpu/cuda/base/element.cuh"
-#include "gpu/cuda/gemm/packed/packed_codes.h"
-#include "gpu/cuda/gemm/packed/packed_plan.h"
+#include "gpu/cuda/gemm/packed/kernel/packed_codes.h"
+#include "gpu/cuda/gemm/packed/kernel/packed_plan.h"
 
 namespace tandem::cuda {
 

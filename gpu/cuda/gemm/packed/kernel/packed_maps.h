@@ -3,7 +3,7 @@
 
 #include "base/status.h"
 #include "gpu/cuda/base/tensor_map.h"
-#include "gpu/cuda/gemm/packed/packed_plan.h"
+#include "gpu/cuda/gemm/packed/kernel/packed_plan.h"
 #include "gpu/weight.h"
 
 namespace tandem::cuda {

@@ -1,0 +1,11 @@
+// Products by affine codes of 8 bits.
+#include "gpu/cuda/gemm/packed/few/few_select.cuh"
+
+namespace tandem::cuda {
+
+PackedKernel affine8_kernel(DType x, int row_tiles, int col_tiles, int units) {
+  return x == DType::f16 ? select_units<AffineCodes8<__half>>(row_tiles, col_tiles, units)
+                         : select_units<AffineCodes8<__nv_bfloat16>>(row_tiles, col_tiles, units);
+}
+
+}  // namespace tandem::cuda

@@ -1,0 +1,9 @@
+#include "gpu/cuda/gemm/packed/wide/wide_kernels.h"
+
+namespace tandem::cuda {
+
+bool has_wide_kernels() {
+  return true;
+}
+
+}  // namespace tandem::cuda
