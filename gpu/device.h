@@ -205,10 +205,10 @@ class Device {
   // outlive. Operations may read and write it at the same address (mailboxes).
   virtual Result<Buffer> pin(std::byte* data, std::size_t bytes, std::string_view purpose) = 0;
   virtual std::size_t free_bytes() const = 0;  // free memory of the device itself, now
-  // The formats of weights that its streams multiply by (GemmArgs::w).
-  virtual std::span<const WeightFormat> weight_formats() const {
-    static constexpr WeightFormat kDense[] = {WeightFormat::dense};
-    return kDense;
+  // True if weights [rows, cols] of this form are worth keeping packed: its streams read them at
+  // least as fast as dense ones. The loader converts others to dense weights.
+  virtual bool keeps_packed(const WeightForm&, std::int64_t /*rows*/, std::int64_t /*cols*/) const {
+    return false;
   }
   // The largest attention head that its streams compute (AttentionArgs::q).
   virtual std::int64_t max_head_dim() const { return std::numeric_limits<std::int64_t>::max(); }

@@ -12,7 +12,7 @@
 namespace tandem {
 
 // A new format is added here, in a reader (engine/loader/quantised) and in the devices that compute
-// it (Device::weight_formats). For other devices the loader converts such weights to dense ones.
+// it (Device::keeps_packed). For other devices the loader converts such weights to dense ones.
 enum class WeightFormat : std::uint8_t {
   dense,     // numbers of the compute dtype, contiguous
   affine,    // scale (code - zero), or scale code - offset, by groups of columns

@@ -13,15 +13,13 @@
 #include "gpu/cuda/elementwise/elementwise.h"
 #include "gpu/cuda/gemm/cublas_lt.h"
 #include "gpu/cuda/link/paced_link.h"
+#include "gpu/cuda/packed/layout.h"
 
 namespace tandem {
 namespace cuda {
 namespace {
 
 constexpr int kLowestMajor = 8;
-
-// Whether loaders keep packed weights packed; otherwise they convert them to dense ones.
-constexpr bool kTakesPacked = false;
 
 double gigabytes(std::size_t bytes) {
   return static_cast<double>(bytes) * 1e-9;
@@ -32,7 +30,10 @@ class CudaDevice final : public Device {
   // `link` may be null.
   CudaDevice(const CudaDeviceOptions& options, const CudaGpu& found,
              std::unique_ptr<PacedLink> link)
-      : gpu_(options.gpu), group_(options.group), link_(std::move(link)) {
+      : gpu_(options.gpu),
+        group_(options.group),
+        reads_packed_(found.major == 9 || found.major == 10),
+        link_(std::move(link)) {
     info_.name = found.name;
     info_.memory_bytes = found.memory_bytes;
     info_.is_cuda = true;
@@ -40,10 +41,10 @@ class CudaDevice final : public Device {
 
   const DeviceInfo& info() const override { return info_; }
   std::int64_t max_head_dim() const override { return kMaxSimpleHeadDim; }
-  std::span<const WeightFormat> weight_formats() const override {
-    static constexpr WeightFormat kFormats[] = {WeightFormat::dense, WeightFormat::affine,
-                                                WeightFormat::codebook, WeightFormat::fp8};
-    return std::span(kFormats).first(kTakesPacked ? 4 : 1);
+  // Those that products of few rows multiply by (gpu/cuda/gemm/packed). Others would be dequantised
+  // in every step, at a third of the speed of dense weights.
+  bool keeps_packed(const WeightForm& form, std::int64_t rows, std::int64_t cols) const override {
+    return reads_packed_ && can_arrange(form, rows, cols);
   }
 
   void keep_to(std::span<const int> cpus) override {
@@ -141,6 +142,7 @@ class CudaDevice final : public Device {
 
   const int gpu_;
   const GroupOptions group_;
+  const bool reads_packed_;
   const std::unique_ptr<PacedLink> link_;
   DeviceInfo info_;
 };

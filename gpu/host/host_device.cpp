@@ -49,11 +49,7 @@ class HostDevice final : public Device {
     return Buffer(data, bytes, true, [](std::byte*, std::size_t) {});
   }
   std::size_t free_bytes() const override { return memory_.limit_bytes() - memory_.used_bytes(); }
-  std::span<const WeightFormat> weight_formats() const override {
-    static constexpr WeightFormat kAll[] = {WeightFormat::dense, WeightFormat::affine,
-                                            WeightFormat::codebook, WeightFormat::fp8};
-    return kAll;
-  }
+  bool keeps_packed(const WeightForm&, std::int64_t, std::int64_t) const override { return true; }
 
   Result<std::unique_ptr<Stream>> create_stream(std::string_view name) override {
     try {

@@ -28,7 +28,9 @@ class ForwardingDevice : public Device {
     return inner_->pin(data, bytes, purpose);
   }
   std::size_t free_bytes() const override { return inner_->free_bytes(); }
-  std::span<const WeightFormat> weight_formats() const override { return inner_->weight_formats(); }
+  bool keeps_packed(const WeightForm& form, std::int64_t rows, std::int64_t cols) const override {
+    return inner_->keeps_packed(form, rows, cols);
+  }
   std::int64_t max_head_dim() const override { return inner_->max_head_dim(); }
   Result<std::unique_ptr<Stream>> create_stream(std::string_view name) override {
     return inner_->create_stream(name);

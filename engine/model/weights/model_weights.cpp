@@ -17,15 +17,12 @@
 namespace tandem {
 namespace {
 
-// Forms that the device computes. Other weights are converted; all are if it computes dense ones
-// alone.
+// The forms of the weights that the device keeps packed; others are converted.
 WeightForms forms_for(const WeightSource& source, const Device& device) {
-  const std::span<const WeightFormat> computed = device.weight_formats();
-  if (computed.size() == 1) return {};
-  return [&source, computed](std::string_view name,
-                             std::span<const std::int64_t> shape) -> std::optional<PackedForm> {
+  return [&source, &device](std::string_view name,
+                            std::span<const std::int64_t> shape) -> std::optional<PackedForm> {
     std::optional<PackedForm> packed = source.form_of(name, shape);
-    if (packed && std::ranges::find(computed, packed->form.format) == computed.end()) {
+    if (packed && (shape.size() != 2 || !device.keeps_packed(packed->form, shape[0], shape[1]))) {
       packed.reset();
     }
     return packed;

@@ -40,36 +40,36 @@ TANDEM_HOST_DEVICE constexpr int arranged_byte(int c) {
   return c / 64 * 64 + c % 8 / 2 * 16 + c / 32 % 2 * 8 + c % 32 / 16 * 4 + c % 16 / 8 + c % 2 * 2;
 }
 
-// True if arrange() supports the weight: scales in one level, of affine codes of 4 or 8 bits by 32,
-// 64 or 128 columns or by whole rows, of FP8 by 128 columns or whole rows, of codebooks by 64
-// columns; no offsets, zeros that leave small integers, and what the copy engine requires: whole
-// lines of 128 bytes in a row, a multiple of 16 rows, and aligned arrays.
-inline bool can_arrange(const Weight& weight) {
-  const WeightForm& form = weight.form;
-  const auto aligned = [](const void* array) {
-    return reinterpret_cast<std::uintptr_t>(array) % 16 == 0;
-  };
-  const bool is_affine = form.format == WeightFormat::affine;
-  if (form.bits != 4 && form.bits != 8) return false;
-  const std::int64_t cols = weight.cols();
+// True if arrange() supports weights [rows, cols] of this form: scales in one level,
+// of affine codes of 4 or 8 bits by 32, 64 or 128 columns or by whole rows, of FP8 by 128 columns
+// or whole rows, of codebooks by 64 columns; no offsets, zeros that leave small integers, and what
+// the copy engine requires: whole lines of 128 bytes in a row, a multiple of 16 rows.
+inline bool can_arrange(const WeightForm& form, std::int64_t rows, std::int64_t cols) {
+  if (form.format == WeightFormat::dense || (form.bits != 4 && form.bits != 8)) return false;
   const bool by_row = form.group >= cols;
   if (!by_row && form.group != 32 && form.group != 64 && form.group != 128) return false;
   if (form.format == WeightFormat::fp8 && !by_row && form.group != 128) return false;
   if (form.format == WeightFormat::codebook && (by_row || form.group != 64)) return false;
-  if (cols == 0 || cols % (1024 / form.bits) != 0 || weight.rows() % 16 != 0) return false;
-  if (weight.rows() == 0 || weight.rows() >= (1 << 26) || cols >= (1 << 26)) return false;
+  constexpr std::int64_t kMost = 1 << 26;
+  if (cols <= 0 || cols % (1024 / form.bits) != 0 || cols >= kMost) return false;
+  if (rows <= 0 || rows % 16 != 0 || rows >= kMost) return false;
   const ScaleForm& scales = form.scales;
   if (!scales.has_values || scales.codes != ScaleForm::Codes::none || scales.nested != 1 ||
       form.offsets.is_used() || (by_row && form.has_zeros)) {
     return false;
   }
-  if (is_affine && (form.zero < 0 || form.zero > (form.has_zeros   ? 1
-                                                  : form.bits == 4 ? 96
-                                                                   : 256))) {
-    return false;
-  }
-  return aligned(weight.packed.low) && aligned(weight.packed.scales) &&
-         aligned(weight.packed.zeros);
+  if (form.format != WeightFormat::affine) return true;
+  const int most = form.has_zeros ? 1 : form.bits == 4 ? 96 : 256;
+  return form.zero >= 0 && form.zero <= most;
+}
+
+// Likewise of a weight, whose arrays also have to be aligned.
+inline bool can_arrange(const Weight& weight) {
+  const auto aligned = [](const void* array) {
+    return reinterpret_cast<std::uintptr_t>(array) % 16 == 0;
+  };
+  return can_arrange(weight.form, weight.rows(), weight.cols()) && aligned(weight.packed.low) &&
+         aligned(weight.packed.scales) && aligned(weight.packed.zeros);
 }
 
 }  // namespace tandem::cuda

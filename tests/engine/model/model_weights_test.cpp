@@ -103,6 +103,38 @@ TEST(ModelWeights, StayPackedThroughTheStagingBufferAsWrittenInPlace) {
   }
 }
 
+// The host device that keeps packed what has rows of one length alone.
+class ChoosyDevice final : public test::ForwardingDevice {
+ public:
+  ChoosyDevice(std::unique_ptr<Device> inner, std::int64_t cols)
+      : ForwardingDevice(std::move(inner)), cols_(cols) {}
+  bool keeps_packed(const WeightForm&, std::int64_t, std::int64_t cols) const override {
+    return cols == cols_;
+  }
+
+ private:
+  std::int64_t cols_;
+};
+
+TEST(ModelWeights, AreConvertedWhereTheDeviceDoesNotKeepThemPacked) {
+  DecoderShape shape = small_shape();
+  shape.ffn_size = 1024;
+  shape.vocab_size = 300;
+  const ModelSpec spec = decoder_of(shape);
+  const auto source = make_dummy_weights(7, 1, DummyFormat::w4);
+  const auto host = make_host_device({}).value();
+  const ModelWeights packed = ModelWeights::load(spec, {}, *source, DType::f32, *host, {}).value();
+  ChoosyDevice choosy(make_host_device({}).value(), shape.hidden_size);
+  const ModelWeights mixed = ModelWeights::load(spec, {}, *source, DType::f32, choosy, {}).value();
+  EXPECT_FALSE(packed.layer(0).down.front().is_dense());
+  EXPECT_FALSE(mixed.layer(0).qkv.front().is_dense());
+  EXPECT_FALSE(mixed.layer(0).gate_up.front().is_dense());
+  EXPECT_TRUE(mixed.layer(0).down.front().is_dense());
+  EXPECT_TRUE(mixed.layer(0).o.front().is_dense());
+  EXPECT_TRUE(test::same(mixed.layer(1).down, packed.layer(1).down, DType::f32));
+  EXPECT_EQ(mixed.bytes(), ModelWeights::bytes_needed(spec, {}, DType::f32, *source, choosy));
+}
+
 TEST(ModelWeights, OfInputsByLayerAreWholeInEachShardButForTheTable) {
   const ModelSpec spec = test::small_model_with_layer_inputs();
   const auto source = make_dummy_weights(7);
