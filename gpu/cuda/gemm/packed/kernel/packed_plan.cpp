@@ -72,7 +72,8 @@ PackedPlan plan_few(const PackedShape& shape, const PackedDevice& device) {
   plan.col_tiles = shape.rows <= 8 ? 1 : 2;
   // A copy of few rows brings those alone; the copy engine fills the others with zeros.
   plan.x_rows = plan.col_tiles == 1 ? shape.rows : 8 * plan.col_tiles;
-  const int most_row_warps = most_packed_warps(plan.row_tiles, plan.col_tiles) / 2;
+  // A copy has at most 256 rows, those of scales up to 15 more than those of w.
+  const int most_row_warps = std::min(most_packed_warps(plan.row_tiles, plan.col_tiles) / 2, 7);
   const int halves = shape.halves ? 2 : 1;
 
   // All blocks read all of x for the columns that they compute, from L2. Clusters share rows of w
