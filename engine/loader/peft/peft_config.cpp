@@ -89,8 +89,10 @@ Status refuse_unsupported(const OrderedJson& json) {
   if (type.empty()) return invalid("'peft_type' is missing");
   if (type != "LORA") return invalid("'peft_type' is '{}'; only LORA is supported", type);
   TANDEM_ASSIGN(const std::string bias, fields.text("bias"));
-  if (!bias.empty() && bias != "none") {
-    return invalid("'bias' is '{}': adapters with a bias are not supported", bias);
+  // A base without biases leaves none in the adapter, whatever was trained; those there are refused
+  // with the tensors.
+  if (!bias.empty() && bias != "none" && bias != "all" && bias != "lora_only") {
+    return invalid("'bias' is '{}'; it must be none, all or lora_only", bias);
   }
   for (const Reason& refused : kRefusedWhenOn) {
     const OrderedJson* const field = fields.find(refused.field);

@@ -59,9 +59,10 @@ std::string module_path(const ModelSpec& spec, std::int64_t layer, std::size_t m
 // The same of AdaptedModule::fused_path; empty if the module has none.
 std::string fused_module_path(const ModelSpec& spec, std::int64_t layer, std::size_t module);
 
-// In a multimodal base PEFT's paths have other roots before the text model's layers:
-// "model.language_model.layers...". Returns the path below the root of a text model. No value: the
-// path is that of another model, such as the vision tower, whose tensors are left out.
+// Adapters trained on the same text model in another house have other roots before its layers: none
+// on a model without a head ("layers..."), "model.language_model." in a multimodal one. Returns the
+// path below the base's root. No value: the path is that of another model, such as the vision tower
+// of a multimodal base, whose tensors are left out.
 std::optional<std::string> path_in_text_model(const ModelSpec& spec, std::string_view path);
 
 }  // namespace tandem

@@ -30,8 +30,8 @@ namespace fs = std::filesystem;
 constexpr std::size_t kBlock = 16384;
 
 // The parts "model.layers.0.self_attn.q_proj" and "A" of the name
-// "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight". Some tools leave the adapter's
-// name, "default", before ".weight".
+// "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight". Some tools leave out
+// "base_model.model.", and some leave the adapter's name, "default", before ".weight".
 struct TensorName {
   std::string_view path;
   bool is_a;
@@ -58,7 +58,7 @@ Result<TensorName> parse_tensor_name(std::string_view name) {
     if (!rest.ends_with(ending)) continue;
     const std::string_view stem = rest.substr(0, rest.size() - ending.size());
     const bool is_a = stem.ends_with(".lora_A");
-    if (rest.size() == name.size() || (!is_a && !stem.ends_with(".lora_B"))) continue;
+    if (!is_a && !stem.ends_with(".lora_B")) continue;
     return TensorName{stem.substr(0, stem.size() - 7), is_a};
   }
   return invalid("tensor '{}' is not A or B of a LoRA module", name);

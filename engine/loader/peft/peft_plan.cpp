@@ -171,15 +171,19 @@ std::string fused_module_path(const ModelSpec& spec, std::int64_t layer, std::si
 }
 
 std::optional<std::string> path_in_text_model(const ModelSpec& spec, std::string_view path) {
-  if (!spec.names.multimodal) return std::string(path);
+  const auto below_root = [&](std::string_view rest) {
+    return std::string(spec.names.root) + std::string(rest);
+  };
   for (const TextModelPlace& place : kTextModelPlaces) {
-    if (path.starts_with(place.root)) {
-      return std::string(spec.names.root) + std::string(path.substr(place.root.size()));
-    }
+    if (path.starts_with(place.root)) return below_root(path.substr(place.root.size()));
   }
+  if (path.starts_with("layers.")) return below_root(path);
+  constexpr std::string_view kRoot = "model.";
+  if (path.starts_with("model.layers.")) return below_root(path.substr(kRoot.size()));
+  if (!spec.names.multimodal) return std::string(path);
   for (const std::string_view part : {"vision_tower.", "multi_modal_projector.", "audio_tower.",
                                       "embed_vision.", "embed_audio."}) {
-    if (path.starts_with(part) || path.starts_with("model." + std::string(part))) return {};
+    if (path.starts_with(part) || path.starts_with(std::string(kRoot).append(part))) return {};
   }
   return std::string(path);
 }

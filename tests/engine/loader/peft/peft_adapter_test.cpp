@@ -1,4 +1,5 @@
 // Loading of valid adapters: modules, ranks, scales and digest.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -169,6 +170,9 @@ TEST(PathInTextModel, LeavesOutTheTowersOfMultimodalModels) {
   }
   EXPECT_EQ(path_in_text_model(spec, "model.language_model.per_layer_model_projection"),
             "model.per_layer_model_projection");
+  spec.names.root = "model.language_model.";
+  EXPECT_EQ(path_in_text_model(spec, "model.layers.0.mlp.up_proj"),
+            "model.language_model.layers.0.mlp.up_proj");
 }
 
 TEST_F(PeftAdapter, LeavesOutKeysAndValuesOfLayersThatTakeThoseOfAnother) {
@@ -228,6 +232,27 @@ TEST_F(PeftAdapter, ToleratesTheAdaptersNameInTensorNames) {
   add_matrix(path + ".lora_A.default.weight", 4, 20);
   add_matrix(path + ".lora_B.default.weight", 18, 4);
   EXPECT_EQ(adapted(lora({"layers.1.self_attn.q_proj"})), "1q");
+}
+
+// As tools write them, and as adapters of the same text model without a head or beside others.
+TEST_F(PeftAdapter, IsTheSameUnderTheNamesOfTheWild) {
+  add_everywhere({"q_proj", "down_proj"});
+  const auto plain = tensors_;
+  const std::string digest = load(lora({"q_proj", "down_proj"}))->digest;
+  constexpr std::string_view kPrefix = "base_model.model.model.";
+  for (const std::string_view prefix :
+       {"model.", "layers.", "base_model.model.", "base_model.model.model.language_model.",
+        "base_model.model.language_model.model."}) {
+    for (const std::string_view ending : {".weight", ".default.weight"}) {
+      tensors_.clear();
+      for (const auto& [name, tensor] : plain) {
+        const std::string path = name.substr(kPrefix.size(), name.rfind('.') - kPrefix.size());
+        tensors_[fmt::format("{}{}{}", prefix == "layers." ? "" : prefix, path, ending)] = tensor;
+      }
+      SCOPED_TRACE(tensors_.begin()->first);
+      EXPECT_EQ(load(lora({"q_proj", "down_proj"}))->digest, digest);
+    }
+  }
 }
 
 TEST_F(PeftAdapter, TheDigestFollowsTheContents) {

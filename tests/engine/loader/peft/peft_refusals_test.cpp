@@ -15,8 +15,7 @@ TEST_F(PeftAdapter, RefusesWhatChangesTheMaths) {
   add_everywhere({"q_proj"});
   ASSERT_EQ(message(lora({"q_proj"})), "accepted");
   EXPECT_THAT(message_with("use_dora", true), HasSubstr("DoRA"));
-  EXPECT_THAT(message_with("bias", "all"), HasSubstr("bias"));
-  EXPECT_THAT(message_with("bias", "lora_only"), HasSubstr("bias"));
+  EXPECT_THAT(message_with("bias", "some"), HasSubstr("none, all or lora_only"));
   EXPECT_THAT(message_with("lora_bias", true), HasSubstr("bias"));
   EXPECT_THAT(message_with("modules_to_save", {"lm_head"}), HasSubstr("modules_to_save"));
   EXPECT_THAT(message_with("fan_in_fan_out", true), HasSubstr("fan_in_fan_out"));
@@ -121,11 +120,13 @@ TEST_F(PeftAdapter, RefusesTensorsThatDoNotBelong) {
   const std::string layer = "base_model.model.model.layers.0.";
   EXPECT_THAT(refused(layer + "self_attn.q_proj.lora_magnitude_vector"), HasSubstr("DoRA"));
   EXPECT_THAT(refused(layer + "self_attn.q_proj.lora_B.bias"), HasSubstr("bias"));
+  EXPECT_THAT(refused(layer + "self_attn.q_proj.base_layer.bias"), HasSubstr("bias"));
+  EXPECT_THAT(refused(layer + "self_attn.q_proj.bias"), HasSubstr("bias"));
   EXPECT_THAT(refused("base_model.model.lm_head.modules_to_save.weight"),
               HasSubstr("whole modules"));
   EXPECT_THAT(refused("base_model.model.lm_head.weight"), HasSubstr("not A or B"));
   EXPECT_THAT(refused("something"), HasSubstr("not A or B"));
-  EXPECT_THAT(refused("model.layers.0.self_attn.q_proj.lora_A.weight"), HasSubstr("not A or B"));
+  EXPECT_THAT(refused("model.layers.0.self_attn.q_proj.lora_A.weight"), HasSubstr("two names"));
   EXPECT_THAT(refused("base_model.model..lora_A.weight"), HasSubstr("does not have"));
   EXPECT_THAT(refused("base_model.model.lora_A.weight"), HasSubstr("not A or B"));
   EXPECT_THAT(refused(layer + "self_attn.v_proj.lora_A.weight"), HasSubstr("does not target"));
@@ -134,6 +135,12 @@ TEST_F(PeftAdapter, RefusesTensorsThatDoNotBelong) {
   EXPECT_THAT(refused("base_model.model.model.layers.3.self_attn.q_proj.lora_A.weight"),
               HasSubstr("model.layers.3.self_attn.q_proj, which the base does not have"));
   EXPECT_THAT(refused(layer + "self_attn.q_proj.lora_A.default.weight"), HasSubstr("two names"));
+}
+
+TEST_F(PeftAdapter, TakesTrainedBiasesThatTheBaseDoesNotHave) {
+  add_everywhere({"q_proj"});
+  EXPECT_EQ(message_with("bias", "all"), "accepted");
+  EXPECT_EQ(message_with("bias", "lora_only"), "accepted");
 }
 
 TEST_F(PeftAdapter, PassesOverTargetsTheBaseDoesNotHaveAndSaysSoOnce) {
