@@ -205,9 +205,10 @@ class Device {
   // outlive. Operations may read and write it at the same address (mailboxes).
   virtual Result<Buffer> pin(std::byte* data, std::size_t bytes, std::string_view purpose) = 0;
   virtual std::size_t free_bytes() const = 0;  // free memory of the device itself, now
-  // True if weights [rows, cols] of this form are worth keeping packed: its streams read them at
-  // least as fast as dense ones. The loader converts others to dense weights.
-  virtual bool keeps_packed(const WeightForm&, std::int64_t /*rows*/, std::int64_t /*cols*/) const {
+  // True if weights [rows, cols] of this form are worth keeping packed, for inputs of `x`: its
+  // streams read them at least as fast as dense ones. The loader converts others to dense weights.
+  virtual bool keeps_packed(const WeightForm&, std::int64_t /*rows*/, std::int64_t /*cols*/,
+                            DType /*x*/) const {
     return false;
   }
   // The largest attention head that its streams compute (AttentionArgs::q).

@@ -32,7 +32,7 @@ class CudaDevice final : public Device {
              std::unique_ptr<PacedLink> link)
       : gpu_(options.gpu),
         group_(options.group),
-        reads_packed_(found.major == 9 || found.major == 10),
+        is_hopper_(found.major == 9),
         link_(std::move(link)) {
     info_.name = found.name;
     info_.memory_bytes = found.memory_bytes;
@@ -43,8 +43,9 @@ class CudaDevice final : public Device {
   std::int64_t max_head_dim() const override { return kMaxSimpleHeadDim; }
   // Those that products of few rows multiply by (gpu/cuda/gemm/packed). Others would be dequantised
   // in every step, at a third of the speed of dense weights.
-  bool keeps_packed(const WeightForm& form, std::int64_t rows, std::int64_t cols) const override {
-    return reads_packed_ && can_arrange(form, rows, cols);
+  bool keeps_packed(const WeightForm& form, std::int64_t rows, std::int64_t cols,
+                    DType x) const override {
+    return is_hopper_ && x != DType::f32 && can_arrange(form, rows, cols);
   }
 
   void keep_to(std::span<const int> cpus) override {
@@ -142,7 +143,7 @@ class CudaDevice final : public Device {
 
   const int gpu_;
   const GroupOptions group_;
-  const bool reads_packed_;
+  const bool is_hopper_;
   const std::unique_ptr<PacedLink> link_;
   DeviceInfo info_;
 };

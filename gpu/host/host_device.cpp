@@ -49,7 +49,9 @@ class HostDevice final : public Device {
     return Buffer(data, bytes, true, [](std::byte*, std::size_t) {});
   }
   std::size_t free_bytes() const override { return memory_.limit_bytes() - memory_.used_bytes(); }
-  bool keeps_packed(const WeightForm&, std::int64_t, std::int64_t) const override { return true; }
+  bool keeps_packed(const WeightForm&, std::int64_t, std::int64_t, DType) const override {
+    return true;
+  }
 
   Result<std::unique_ptr<Stream>> create_stream(std::string_view name) override {
     try {

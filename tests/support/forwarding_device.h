@@ -28,8 +28,9 @@ class ForwardingDevice : public Device {
     return inner_->pin(data, bytes, purpose);
   }
   std::size_t free_bytes() const override { return inner_->free_bytes(); }
-  bool keeps_packed(const WeightForm& form, std::int64_t rows, std::int64_t cols) const override {
-    return inner_->keeps_packed(form, rows, cols);
+  bool keeps_packed(const WeightForm& form, std::int64_t rows, std::int64_t cols,
+                    DType x) const override {
+    return inner_->keeps_packed(form, rows, cols, x);
   }
   std::int64_t max_head_dim() const override { return inner_->max_head_dim(); }
   Result<std::unique_ptr<Stream>> create_stream(std::string_view name) override {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <array>
 #include <optional>
 #include <set>
 #include <span>
@@ -18,13 +18,11 @@ namespace tandem {
 namespace {
 
 // The forms of the weights that the device keeps packed; others are converted.
-WeightForms forms_for(const WeightSource& source, const Device& device) {
-  return [&source, &device](std::string_view name,
-                            std::span<const std::int64_t> shape) -> std::optional<PackedForm> {
+WeightForms forms_for(const WeightSource& source, const Device& device, DType dtype) {
+  return [&source, &device, dtype](std::string_view name, std::span<const std::int64_t> shape,
+                                   std::array<std::int64_t, 2> own) {
     std::optional<PackedForm> packed = source.form_of(name, shape);
-    if (packed && (shape.size() != 2 || !device.keeps_packed(packed->form, shape[0], shape[1]))) {
-      packed.reset();
-    }
+    if (packed && !device.keeps_packed(packed->form, own[0], own[1], dtype)) packed.reset();
     return packed;
   };
 }
@@ -89,7 +87,7 @@ std::size_t ModelWeights::bytes_needed(const ModelSpec& shape, Shard shard, DTyp
                                        const WeightSource& source, const Device& device) {
   ModelSpec spec = shape;
   spec.names = names_in(source, spec.names);
-  return lay_out_weights(spec, shard, dtype, nullptr, forms_for(source, device)).bytes;
+  return lay_out_weights(spec, shard, dtype, nullptr, forms_for(source, device, dtype)).bytes;
 }
 
 Result<ModelWeights> ModelWeights::load(const ModelSpec& shape, Shard shard,
@@ -103,7 +101,7 @@ Result<ModelWeights> ModelWeights::load(const ModelSpec& shape, Shard shard,
   }
   TANDEM_TRY(check_all_used(source, spec));
   ModelWeights weights;
-  const WeightForms forms = forms_for(source, device);
+  const WeightForms forms = forms_for(source, device, dtype);
   const std::size_t total = lay_out_weights(spec, shard, dtype, nullptr, forms).bytes;
   TANDEM_ASSIGN(weights.buffer_, device.allocate(total, "the model's weights"));
   weights.layout_ = lay_out_weights(spec, shard, dtype, weights.buffer_.data(), forms);

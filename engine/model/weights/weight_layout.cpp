@@ -122,7 +122,7 @@ class Layout {
   std::optional<PackedForm> form_of(const Part& part, const Columns& columns) const {
     if (part.name.empty() || !forms_) return std::nullopt;
     const std::array<std::int64_t, 2> shape = {part.stored_rows(), columns.stored()};
-    std::optional<PackedForm> packed = forms_(part.name, shape);
+    std::optional<PackedForm> packed = forms_(part.name, shape, {part.rows, columns.count});
     if (!packed || (columns.runs.empty() && !columns.in_order)) return packed;
     const bool cuts = !columns.runs.empty();
     if (!packed->order.empty() ||

@@ -1,6 +1,7 @@
 // The place of each of a checkpoint's tensors in device memory, for a model or a shard of it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -69,9 +70,9 @@ struct SharedPiece {
 };
 
 // The form in which a tensor of the checkpoint stays packed; nothing: it is converted to a dense
-// one.
-using WeightForms = std::function<std::optional<PackedForm>(std::string_view name,
-                                                            std::span<const std::int64_t> shape)>;
+// one. `shape`: in the checkpoint; `own`: the rows and columns of the shard.
+using WeightForms = std::function<std::optional<PackedForm>(
+    std::string_view name, std::span<const std::int64_t> shape, std::array<std::int64_t, 2> own)>;
 
 // The weights that make the inputs by layer of all L layers, P wide each.
 struct LayerInputWeights {

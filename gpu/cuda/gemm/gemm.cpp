@@ -46,7 +46,12 @@ Status Gemm::prepare_scratch() {
 
 Status Gemm::arrange(Weight& weight, cudaStream_t stream) {
   TANDEM_TRY(prepare_scratch());
-  return arrange_weight(weight, scratch_.get(), kScratchBytes, stream);
+  const std::size_t needed = bytes_to_arrange(weight);
+  if (needed <= kScratchBytes) return arrange_weight(weight, scratch_.get(), stream);
+  // A head of a large vocabulary, once when it is loaded.
+  TANDEM_ASSIGN(const DeviceMemory memory,
+                allocate_device_memory(needed, "allocating memory to arrange scales in"));
+  return arrange_weight(weight, memory.get(), stream);
 }
 
 Status Gemm::run_unpacked(const GemmArgs& args, cudaStream_t stream) {

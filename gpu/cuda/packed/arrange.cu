@@ -65,14 +65,18 @@ Status transpose_in_place(void* array, std::int64_t rows, std::int64_t groups, s
 
 }  // namespace
 
-Status arrange_weight(Weight& weight, std::byte* scratch, std::size_t scratch_bytes,
-                      cudaStream_t stream) {
+std::size_t bytes_to_arrange(const Weight& weight) {
+  if (weight.is_dense()) return 0;
+  return static_cast<std::size_t>(weight.rows() * weight.form.groups(weight.cols())) *
+         size_of(weight.form.scales.dtype);
+}
+
+Status arrange_weight(Weight& weight, std::byte* scratch, cudaStream_t stream) {
   if (weight.is_dense() || weight.arranged || !can_arrange(weight)) return {};
   const WeightForm& form = weight.form;
   const std::int64_t rows = weight.rows();
   const std::int64_t groups = form.groups(weight.cols());
   const std::size_t scale = size_of(form.scales.dtype);
-  if (groups > 1 && static_cast<std::size_t>(rows * groups) * scale > scratch_bytes) return {};
   const std::int64_t blocks = rows * weight.cols() / kPackedBlock;
   auto* const codes = reinterpret_cast<uint4*>(weight.packed.low);
   const auto* const what = "arranging a weight";

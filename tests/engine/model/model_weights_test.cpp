@@ -103,13 +103,13 @@ TEST(ModelWeights, StayPackedThroughTheStagingBufferAsWrittenInPlace) {
   }
 }
 
-// The host device that keeps packed what has rows of one length alone.
+// The host device that keeps packed what has rows of one length alone, for one type.
 class ChoosyDevice final : public test::ForwardingDevice {
  public:
   ChoosyDevice(std::unique_ptr<Device> inner, std::int64_t cols)
       : ForwardingDevice(std::move(inner)), cols_(cols) {}
-  bool keeps_packed(const WeightForm&, std::int64_t, std::int64_t cols) const override {
-    return cols == cols_;
+  bool keeps_packed(const WeightForm&, std::int64_t, std::int64_t cols, DType x) const override {
+    return cols == cols_ && x == DType::f32;
   }
 
  private:
@@ -133,6 +133,14 @@ TEST(ModelWeights, AreConvertedWhereTheDeviceDoesNotKeepThemPacked) {
   EXPECT_TRUE(mixed.layer(0).o.front().is_dense());
   EXPECT_TRUE(test::same(mixed.layer(1).down, packed.layer(1).down, DType::f32));
   EXPECT_EQ(mixed.bytes(), ModelWeights::bytes_needed(spec, {}, DType::f32, *source, choosy));
+  const ModelWeights dense = ModelWeights::load(spec, {}, *source, DType::bf16, choosy, {}).value();
+  EXPECT_TRUE(dense.layer(0).qkv.front().is_dense());
+  // What counts is the length of a shard's rows.
+  ChoosyDevice halves(make_host_device({}).value(), shape.ffn_size / 2);
+  const ModelWeights shard =
+      ModelWeights::load(spec, {0, 2}, *source, DType::f32, halves, {}).value();
+  EXPECT_FALSE(shard.layer(0).down.front().is_dense());
+  EXPECT_TRUE(shard.layer(0).gate_up.front().is_dense());
 }
 
 TEST(ModelWeights, OfInputsByLayerAreWholeInEachShardButForTheTable) {

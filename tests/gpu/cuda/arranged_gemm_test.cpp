@@ -28,10 +28,13 @@ class ArrangedGemm : public OpsTest {
     const Status status = stream_->arrange(w);
     EXPECT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(w.arranged, cuda::can_arrange(made.on_device())) << what;
+    if (device_->keeps_packed(named.form, c.outputs, c.in, c.dtype)) {
+      EXPECT_TRUE(w.arranged) << what;
+    }
     if (!w.arranged) return false;
     const TestTensor x = tensor(c.dtype, {c.t, c.in});
     const TestTensor bias = tensor(c.dtype, {c.outputs});
-    const TestTensor y = tensor(c.out, {c.t, c.outputs}, 1, 8);
+    const TestTensor y = tensor(c.out, {c.t, c.outputs}, 1, pick(0, 1) == 0 ? 8 : 3);
     reference::gemm(
         {x.host(), made.host(), c.biased ? bias.host() : TensorView(), y.host(), c.accumulate});
     const GemmArgs args{x.on_device(), w, c.biased ? bias.on_device() : TensorView(), y.on_device(),
@@ -58,7 +61,8 @@ TEST_F(ArrangedGemm, MatchesTheTwinForTheFewRowsOfADecodeStep) {
     for (const std::int64_t t : {1, 2, 8, 9, 16, 17, 32, 33, 64}) {
       const DType dtype = kDtypes[pick(1, 2)];
       const DType out = pick(0, 1) == 0 ? dtype : DType::f32;
-      const bool known = check(named, {dtype, out, t, 256 * pick(1, 9), 16 * pick(1, 40),
+      const std::int64_t line = named.form.bits == 8 ? 128 : 256;  // columns
+      const bool known = check(named, {dtype, out, t, line * pick(1, 9), 16 * pick(1, 40),
                                        pick(0, 1) == 1, pick(0, 1) == 1, pick(0, 3) == 0});
       if (!known) break;
       ++arranged;
@@ -93,8 +97,9 @@ TEST_F(ArrangedGemm, MatchesTheTwinForManyRowsAndForFloats) {
 TEST_F(ArrangedGemm, EndsInSwigluAsTheTwinsDo) {
   for (const NamedForm& named : served_forms()) {
     for (const std::int64_t t : {1, 8, 20, 64}) {
-      const std::int64_t ffn = 16 * pick(1, 150);
-      const std::int64_t in = 256 * pick(1, 5);
+      // Warps of 16 rows, or of 32, in which gate and up meet, and blocks with groups of rows.
+      const std::int64_t ffn = t == 8 || t == 64 ? 16 * pick(1, 150) : 16 * pick(600, 1800);
+      const std::int64_t in = 256 * pick(1, ffn > 9000 ? 2 : 5);
       const DType dtype = kDtypes[pick(1, 2)];
       const TestWeight made(*device_, *stream_, random_, named.form, 2 * ffn, in);
       Weight w = made.on_device();

@@ -22,7 +22,7 @@ template <typename Body>
 void for_each_plan(Body&& body) {
   for (const PackedDevice& device :
        {device_with(132, 66, 32), device_with(132, 60, 28), device_with(1, 0, 0)}) {
-    for (const int out : {16, 112, 1024, 4096, 4608, 12288, 28672, 57344, 128256}) {
+    for (const int out : {16, 112, 1024, 4096, 4608, 12288, 28672, 32000, 37888, 57344, 128256}) {
       for (const int in : {128, 256, 512, 1024, 4096, 11008, 14336}) {
         for (const int rows : {1, 5, 8, 9, 16, 17, 32, 33, 64}) {
           for (const auto& [bits, group] :

@@ -50,7 +50,8 @@ PackedShape shape_of(const GemmArgs& args, GemmEnd end) {
   return shape;
 }
 
-// The number of clusters of `blocks` blocks that are resident at once.
+// The number of clusters of `blocks` blocks that are resident at once: the same for all kernels,
+// each of whose blocks takes the shared memory of a multiprocessor.
 Result<int> count_clusters(int blocks, int processors, int shared_bytes) {
   const PackedKernel kernel = affine4_kernel(DType::bf16, 2, 1, 4);
   TANDEM_TRY(use_all_shared_memory(reinterpret_cast<const void*>(kernel), shared_bytes));

@@ -1,5 +1,5 @@
-// GEMM by an arranged packed weight (gpu/cuda/packed) for few rows of x (decoding): reads the codes
-// once, at memory speed. sm_90 and later.
+// GEMM by an arranged packed weight (gpu/cuda/packed) for few rows of x (decoding), which reads the
+// codes once. sm_90 and later.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -20,15 +20,16 @@ class PackedGemm {
  public:
   static Result<PackedGemm> create();
 
-  // True for arranged weights, x of f16 or bf16, 1 to 64 rows, 16-byte aligned rows of x.
+  // True for arranged weights, x of f16 or bf16, 1 to 64 rows (1 to 16 on GPUs other than
+  // Hopper's), 16-byte aligned rows of x.
   bool takes(const GemmArgs& args) const;
 
   // Enqueues; never allocates or synchronises. The launch shape depends only on the shapes of
   // `args`. Sums have a fixed order: the same for a given number of rows, in and out on such a
-  // device. Reads w before earlier kernels of the stream have ended, so nothing may write w on the
-  // stream. Requires takes(args), y of f32 or x's dtype, and for GemmEnd::swiglu and geglu: no
-  // bias, no accumulation, y of x's dtype. `scratch` holds x in w's order of columns, if it has
-  // one: x.rows() * x.cols() elements, aligned to 16 bytes.
+  // device. Reads w and bias before earlier kernels of the stream have ended, so nothing may write
+  // them on the stream. Requires takes(args), y of f32 or x's dtype, and for GemmEnd::swiglu and
+  // geglu: no bias, no accumulation, y of x's dtype. `scratch` holds x in w's order of columns, if
+  // it has one: x.rows() * x.cols() elements, aligned to 16 bytes.
   Status run(const GemmArgs& args, std::byte* scratch, cudaStream_t stream,
              GemmEnd end = GemmEnd::store);
 

@@ -2,7 +2,7 @@
 //   w[o, i] = scale[o, g] (code[o, i] - zero[o, g]), g the group of column i,
 //   sum_i x w = sum_g scale[o, g] (sum_{i in g} x[t, i] (code[o, i] - zero[o, g])).
 // Code minus zero is a small integer (or an e4m3 number), which bf16 and f16 hold exactly, so
-// nothing is rounded but float sums. Bound by reading the codes.
+// nothing is rounded but float sums. The bound is reading the codes.
 //
 // Grid: one block per multiprocessor, or clusters of 2 or 4, each with an equal range of w's rows.
 // The blocks of a cluster share the columns out: all blocks read x from L2, and codes of 4 bits are
@@ -17,16 +17,17 @@
 // Weights never change, so the ring is filled with them before earlier kernels have ended; x and y
 // are read after that.
 //
-// On one H200 (us; q/k/v and o of llama-2-7b; lower bounds, 4 bits by 128: 6.1 and 2.0, FP8: 11.8
+// On one H200, us of q/k/v and o of llama-2-7b (bounds: 4 bits by 128 6.1 and 2.0, FP8 11.8
 // and 4.0):
-//                          4 bits  1 row    64 rows       FP8  1 row    64 rows
-//   this                        14.3  6.4    17.7  12.1       13.8  8.4    19.9  13.2
-//   products of 16 x 8 x 16 for all rows        47.5  32.8                 47.9  31.3
-//   32 rows of w in each warp for o    6.8                           8.5
-//   the shares of blocks by 64-bit divisions, the end of a block one element after another
-//                               15.1  7.9    20.5  16.0       15.7  9.9    24.2  16.8
-//   x kept in shared memory while w's groups of rows pass by
-//                                             34.8                       41.5
+//                                        4 bits, 1 row  64 rows       FP8, 1 row   64 rows
+//                                          qkv     o    qkv     o      qkv     o    qkv     o
+//   this                                  14.3   6.4   17.7  12.1     13.8   8.4   19.9  13.2
+//   64 rows by products of 16 x 8 x 16                 47.5  32.8                  47.9  31.3
+//   32 rows of w in each warp                    6.8                         8.5
+//   shares by 64-bit divisions, results one element after another
+//                                         15.1   7.9   20.5  16.0     15.7   9.9   24.2  16.8
+//   x stays in shared memory while w's groups of rows pass by
+//                                                      34.8                        41.5
 // A block's clock (o, FP8, 16 rows; thousands of cycles, before the last changes): 1 until barriers
 // exist, 2 until all of the ring is ordered, 9 until earlier kernels have ended and x is ordered,
 // 10 until the first stage is there, 17 until all is multiplied, 21 at the end. What is left is

@@ -72,8 +72,9 @@ PackedPlan plan_few(const PackedShape& shape, const PackedDevice& device) {
   plan.col_tiles = shape.rows <= 8 ? 1 : 2;
   // A copy of few rows brings those alone; the copy engine fills the others with zeros.
   plan.x_rows = plan.col_tiles == 1 ? shape.rows : 8 * plan.col_tiles;
-  // A copy has at most 256 rows, those of scales up to 15 more than those of w.
-  const int most_row_warps = std::min(most_packed_warps(plan.row_tiles, plan.col_tiles) / 2, 7);
+  constexpr int kMostRowWarps = 7;  // a copy has 256 rows at most, one of scales 15 more than w's
+  const int most_row_warps =
+      std::min(most_packed_warps(plan.row_tiles, plan.col_tiles) / 2, kMostRowWarps);
   const int halves = shape.halves ? 2 : 1;
 
   // All blocks read all of x for the columns that they compute, from L2. Clusters share rows of w
@@ -83,7 +84,7 @@ PackedPlan plan_few(const PackedShape& shape, const PackedDevice& device) {
     const int clusters = clusters_of(cluster, shape, device);
     if (cluster > 1) {
       const int wider = clusters == 0 ? 0 : ceil_div(shape.out, clusters);
-      constexpr int kFewestStages = 4;  // of each block
+      constexpr int kFewestStages = 4;  // of each block, if two slices are a stage
       if (clusters == 0 || wider * halves > 32 * most_row_warps ||
           shape.in < kFewestStages * cluster * 2 * kPackedSlice) {
         break;

@@ -1,5 +1,4 @@
-// The work split of the products by packed weights for few rows; it depends only on the shapes and
-// the device.
+// The work split of the products by packed weights; it depends only on the shapes and the device.
 #pragma once
 
 #include <array>
@@ -18,8 +17,11 @@ constexpr int kPackedFewRows = 16;  // of x: with more, warpgroups multiply (wid
 constexpr int kPackedMaxStages = 8;
 constexpr int kPackedAlignment = 1024;  // the swizzle's period
 constexpr int kPackedBarrierBytes = 1024;
-constexpr int kPackedLineBytes = 128;                 // of a row, swizzled together
-constexpr int kPackedBehind = 31 * kPackedLineBytes;  // read beyond a stage's rows of w
+constexpr int kPackedLineBytes = 128;  // of a row, swizzled together
+// Bytes behind the last stage. Warps of 32 rows read up to 31 lines beyond a stage's rows of w, and
+// numbers of as many rows beyond its scales and zeros. Warpgroups read up to 63 lines, which end in
+// the stage's x.
+constexpr int kPackedBehind = 31 * kPackedLineBytes;
 // Rows. The copy engine reads from addresses that are multiples of 16 bytes alone (others are an
 // illegal instruction), and a zero is a byte.
 constexpr int kPackedScaleStep = 16;

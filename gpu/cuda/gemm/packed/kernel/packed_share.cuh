@@ -73,7 +73,8 @@ __device__ __forceinline__ void produce(const PackedParams& p, const PackedMaps&
     }
   };
   const auto load_x = [&](int chunk, int stage) {
-    tensor_copy(place(stage, plan.x), &maps.x, 0, (share.first_chunk + chunk) * (plan.chunk() / 64),
+    tensor_copy(place(stage, plan.x), &maps.x, 0,
+                (share.first_chunk + chunk) * (plan.chunk() / kTensorSlab),
                 full + 8U * static_cast<unsigned>(stage), again);
   };
   const int ahead = min(share.chunks, plan.stages);

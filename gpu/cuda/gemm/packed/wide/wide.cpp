@@ -1,3 +1,4 @@
+// The answer of a build with code for sm_90a.
 #include "gpu/cuda/gemm/packed/wide/wide_kernels.h"
 
 namespace tandem::cuda {

@@ -71,6 +71,12 @@ __device__ __forceinline__ void multiply_wide(const PackedParams& p, const Packe
           }
         }
       }
+#pragma unroll
+      for (int i = 0; i < kUnits * Codes::kParts * 8; ++i) {
+        // The operand is complete before the products begin, whatever the compiler reorders.
+        asm volatile(""
+                     : "+r"(a[i / (Codes::kParts * 8)][i / 8 % Codes::kParts][i / 4 % 2][i % 4]));
+      }
       float part[4 * kColTiles];
       warpgroup_hold(part);
       warpgroup_begin();
