@@ -17,13 +17,8 @@
 
 #include <cstdint>
 
+#include "gpu/host_and_device.h"
 #include "gpu/weight.h"
-
-#ifdef __CUDACC__
-#define TANDEM_HOST_DEVICE __host__ __device__
-#else
-#define TANDEM_HOST_DEVICE
-#endif
 
 namespace tandem::cuda {
 

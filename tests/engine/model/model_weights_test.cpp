@@ -135,7 +135,7 @@ TEST(ModelWeights, AreConvertedWhereTheDeviceDoesNotKeepThemPacked) {
   EXPECT_EQ(mixed.bytes(), ModelWeights::bytes_needed(spec, {}, DType::f32, *source, choosy));
   const ModelWeights dense = ModelWeights::load(spec, {}, *source, DType::bf16, choosy, {}).value();
   EXPECT_TRUE(dense.layer(0).qkv.front().is_dense());
-  // What counts is the length of a shard's rows.
+  // A shard's rows decide, not the whole weight's.
   ChoosyDevice halves(make_host_device({}).value(), shape.ffn_size / 2);
   const ModelWeights shard =
       ModelWeights::load(spec, {0, 2}, *source, DType::f32, halves, {}).value();

@@ -88,8 +88,8 @@ __device__ __forceinline__ void meet(int threads) {
   asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
 }
 
-// What one block does. `multiply(places, column_warp, stage, table, sums)`: adds a warp's part of a
-// stage to its sums [kRowTiles][kColTiles][4].
+// Computes the part of one block. `multiply(places, column_warp, stage, table, sums)`: adds a
+// warp's part of a stage to its sums [kRowTiles][kColTiles][4].
 template <typename Codes, int kRowTiles, int kColTiles, int kUnits, typename Multiply>
 __device__ __forceinline__ void multiply_block(const PackedMaps& maps, const PackedParams& p,
                                                Multiply&& multiply) {

@@ -3,11 +3,7 @@
 
 #include <array>
 
-#ifdef __CUDACC__
-#define TANDEM_HOST_DEVICE __host__ __device__
-#else
-#define TANDEM_HOST_DEVICE
-#endif
+#include "gpu/host_and_device.h"
 
 namespace tandem::cuda {
 
