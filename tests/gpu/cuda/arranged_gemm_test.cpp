@@ -62,7 +62,7 @@ TEST_F(ArrangedGemm, MatchesTheTwinForTheFewRowsOfADecodeStep) {
       const DType dtype = kDtypes[pick(1, 2)];
       const DType out = pick(0, 1) == 0 ? dtype : DType::f32;
       const std::int64_t line = named.form.bits == 8 ? 128 : 256;  // columns
-      const bool known = check(named, {dtype, out, t, line * pick(1, 9), 16 * pick(1, 40),
+      const bool known = check(named, {dtype, out, t, line * pick(2, 9), 16 * pick(1, 40),
                                        pick(0, 1) == 1, pick(0, 1) == 1, pick(0, 3) == 0});
       if (!known) break;
       ++arranged;
