@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <functional>
 #include <future>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
 #include "base/threads/thread_cpus.h"
 #include "engine/batching/engine_reporter.h"
+#include "engine/batching/line/invocation.h"
 #include "engine/batching/request_limits.h"
 #include "engine/batching/statistics.h"
 #include "engine/continuation/resumption.h"
@@ -240,6 +242,12 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
     if (context->adapter == nullptr) {
       return error(StatusCode::not_found, "adapter '{}' is not loaded", request.adapter);
     }
+    const std::optional<std::int64_t> from =
+        find_invocation(context->adapter->contents().invocation, request.prompt);
+    if (!from) context->adapter = nullptr;  // the base model answers, whatever the name
+    context->adapter_from = from.value_or(0);
+  }
+  if (context->adapter != nullptr) {
     context->readings_before = context->adapter->home().num_readings();
     const Residency residency = context->adapter->residency();
     context->stats.adapter_tier = tier_name(residency);

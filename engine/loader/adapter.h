@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/ids/token_id.h"
 #include "base/status.h"
 #include "engine/model/spec/model_spec.h"
 
@@ -65,7 +66,10 @@ struct Adapter {
   std::string base_model;  // as in adapter_config.json, for display only
   DType dtype = DType::bf16;
   std::int32_t max_rank = 0;
-  SiteRanks site_ranks = {};         // the maximum over all layers
+  SiteRanks site_ranks = {};  // the maximum over all layers
+  // An activated LoRA acts from the start of the last occurrence of these tokens in the prompt on,
+  // and on no token of a prompt without one. Empty: it acts on all tokens.
+  std::vector<TokenId> invocation;
   std::vector<std::string> modules;  // names of those adapted in at least one layer, in order
   std::string digest;                // of the contents (relevant config + weights): 32 hex digits
   AdapterLayers layers;

@@ -1,5 +1,6 @@
 #include "engine/loader/adapter_layout.h"
 
+#include <fmt/ranges.h>
 #include <openssl/evp.h>
 
 #include <algorithm>
@@ -80,6 +81,9 @@ AdapterDigest::AdapterDigest(const Adapter& layout)
   text_ = fmt::format("tandem adapter 1 {} {}\n", to_string(layout.dtype), num_bytes_);
   for (const AdapterMatrix& m : layout.layers.all()) {
     text_ += fmt::format("{} {} {} {},", m.rank, m.b_stride, m.a_offset, m.b_offset);
+  }
+  if (!layout.invocation.empty()) {
+    text_ += fmt::format("\ninvoked by {}\n", fmt::join(layout.invocation, " "));
   }
   head_ = text_.size();
   text_.resize(head_ + num_pieces_ * kHashBytes);

@@ -87,6 +87,7 @@ Status take_plan(RecordCursor& from, StepPlan& plan) {
     from.take(num_samples);
     from.take(entry.adapter.slot);
     from.take(entry.adapter.max_rank);
+    from.take(entry.first_adapted);
     from.take(entry.rotary_length);
     TANDEM_TRY(cut("tokens", entry.tokens, num_tokens, tokens, plan.tokens.size()));
     TANDEM_TRY(cut("pages", entry.pages, num_pages, pages, plan.pages.size()));

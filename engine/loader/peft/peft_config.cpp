@@ -23,12 +23,11 @@ struct Reason {
   std::string_view why;
 };
 // These settings change what the adapter computes.
-constexpr std::array<Reason, 16> kRefusedWhenOn = {{
+constexpr std::array<Reason, 15> kRefusedWhenOn = {{
     {"use_dora", "DoRA is not supported"},
     {"lora_bias", "adapters with a bias are not supported"},
     {"modules_to_save", "whole modules in an adapter are not supported"},
     {"fan_in_fan_out", "transposed base weights are not supported"},
-    {"alora_invocation_tokens", "activated LoRA is not supported"},
     {"layer_replication", "replicated layers are not supported"},
     {"trainable_token_indices", "trained tokens (embedding) are not supported"},
     {"target_parameters", "adapters on parameters instead of modules are not supported"},
@@ -43,7 +42,8 @@ constexpr std::array<Reason, 16> kRefusedWhenOn = {{
 }};
 // These settings are either read elsewhere, or record only how the adapter was initialised or
 // trained.
-constexpr std::array<std::string_view, 31> kHarmless = {
+constexpr std::array<std::string_view, 32> kHarmless = {
+    "alora_invocation_tokens",
     "auto_mapping",
     "base_model_name_or_path",
     "bias",
@@ -213,6 +213,21 @@ Status read_layers(const Fields& fields, PeftConfig& peft) {
   return {};
 }
 
+Status read_invocation(const Fields& fields, PeftConfig& peft) {
+  constexpr std::string_view kField = "alora_invocation_tokens";
+  const OrderedJson* const tokens = fields.find(kField);
+  if (tokens == nullptr) return {};
+  if (!tokens->is_array() || tokens->empty() || tokens->size() > kMaxInvocation) {
+    return invalid("'{}' must be a list of 1 to {} token ids", kField, kMaxInvocation);
+  }
+  for (const OrderedJson& token : *tokens) {
+    TANDEM_ASSIGN(const std::int64_t id,
+                  Fields::as_integer(kField, token, 0, std::numeric_limits<TokenId>::max()));
+    peft.invocation.push_back(static_cast<TokenId>(id));
+  }
+  return {};
+}
+
 Status read_pattern_map(const Fields& fields, std::string_view name, bool ranks, PatternMap& map) {
   const OrderedJson* const object = fields.find(name);
   if (object == nullptr) return {};
@@ -246,6 +261,7 @@ Result<PeftConfig> parse_peft_config(const OrderedJson& json) {
   TANDEM_ASSIGN(peft.use_rslora, fields.boolean("use_rslora", false));
   TANDEM_TRY(read_targets(fields, peft));
   TANDEM_TRY(read_layers(fields, peft));
+  TANDEM_TRY(read_invocation(fields, peft));
   TANDEM_TRY(read_pattern_map(fields, "rank_pattern", true, peft.rank_pattern));
   TANDEM_TRY(read_pattern_map(fields, "alpha_pattern", false, peft.alpha_pattern));
   return peft;

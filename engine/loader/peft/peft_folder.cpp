@@ -287,6 +287,7 @@ Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelSpec& spec, 
   adapter.path = dir.string();
   adapter.base_model = peft.base_model;
   adapter.dtype = dtype;
+  adapter.invocation = peft.invocation;
   adapter.layers = AdapterLayers(spec.num_layers(), spec.modules.size());
   Result<Pairs> pairs = pair_tensors(header, spec);
   if (!pairs) return folder.with_path(pairs.status());

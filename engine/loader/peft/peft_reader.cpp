@@ -180,7 +180,7 @@ bool same_layout(const Adapter& a, const Adapter& b) {
     return x.rank == y.rank && x.b_stride == y.b_stride && x.a_offset == y.a_offset &&
            x.b_offset == y.b_offset;
   };
-  return a.dtype == b.dtype && a.num_bytes == b.num_bytes &&
+  return a.dtype == b.dtype && a.invocation == b.invocation && a.num_bytes == b.num_bytes &&
          std::ranges::equal(a.layers.all(), b.layers.all(), same);
 }
 

@@ -66,7 +66,7 @@ Result<std::string> read_arriving_peft_adapter(
     const std::function<Result<std::byte*>(const Adapter& layout)>& begin,
     const std::function<void(std::size_t layer)>& layer_there, const LinkRule& links = {});
 
-// Whether matrices of the same shapes lie at the same offsets.
+// Whether matrices of the same shapes lie at the same offsets, and act on the same tokens.
 bool same_layout(const Adapter& a, const Adapter& b);
 
 }  // namespace tandem

@@ -21,7 +21,6 @@ TEST_F(PeftAdapter, RefusesWhatChangesTheMaths) {
   EXPECT_THAT(message_with("fan_in_fan_out", true), HasSubstr("fan_in_fan_out"));
   EXPECT_THAT(message_with("peft_type", "LOHA"), HasSubstr("LOHA"));
   EXPECT_THAT(message_with("peft_type", nullptr), HasSubstr("'peft_type' is missing"));
-  EXPECT_THAT(message_with("alora_invocation_tokens", {1, 2}), HasSubstr("activated LoRA"));
   EXPECT_THAT(message_with("layer_replication", {{0, 2}, {1, 3}}), HasSubstr("replicated"));
   EXPECT_THAT(message_with("trainable_token_indices", {5}), HasSubstr("trained tokens"));
   EXPECT_THAT(message_with("target_parameters", {"w"}), HasSubstr("parameters"));
@@ -31,6 +30,33 @@ TEST_F(PeftAdapter, RefusesWhatChangesTheMaths) {
   EXPECT_THAT(message_with("use_something_new", true), HasSubstr("use_something_new"));
   EXPECT_THAT(message_with("new_config", {{"a", 1}}), HasSubstr("new_config"));
   EXPECT_THAT(message_with("init_lora_weights", "pissa_niter_4"), HasSubstr("alters the base"));
+}
+
+TEST_F(PeftAdapter, RefusesInvocationsThatNoPromptCanHold) {
+  add_everywhere({"q_proj"});
+  constexpr const char* kField = "alora_invocation_tokens";
+  EXPECT_EQ(message_with(kField, nullptr), "accepted");
+  EXPECT_EQ(message_with(kField, {49, 0, 49}), "accepted");
+  for (const Json& bad : {Json::array(), Json(7), Json("tell me"), Json(true), Json{"<|user|>"},
+                          Json{1.5}, Json{-1}, Json{50}, Json(std::vector<int>(1025, 1))}) {
+    EXPECT_THAT(message_with(kField, bad), HasSubstr(kField)) << bad;
+  }
+}
+
+TEST_F(PeftAdapter, IsAnotherAdapterWithAnotherInvocation) {
+  add_everywhere({"q_proj"});
+  Json config = lora({"q_proj"});
+  const Result<Adapter> plain = load(config);
+  config["alora_invocation_tokens"] = {3, 4};
+  const Result<Adapter> one = load(config);
+  config["alora_invocation_tokens"] = {34};
+  const Result<Adapter> two = load(config);
+  ASSERT_TRUE(plain && one && two);
+  EXPECT_EQ(plain->invocation, std::vector<TokenId>());
+  EXPECT_EQ(one->invocation, (std::vector<TokenId>{3, 4}));
+  EXPECT_NE(plain->digest, one->digest);
+  EXPECT_NE(one->digest, two->digest);
+  EXPECT_FALSE(same_layout(*one, *two));
 }
 
 TEST_F(PeftAdapter, RefusesUnknownSettingsThatAreNoMereNotes) {
