@@ -147,11 +147,13 @@ Engine::Engine(const EngineOptions& options, const PoolShape& pool, const Tokeni
       inbox_(options.max_queue, first_stats(options)),
       seeds_(std::random_device{}()) {}
 
-Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
-                                               const ModelSpec& config, const WeightSource& weights,
-                                               DType dtype, std::span<Device* const> devices,
+Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& wanted, const ModelSpec& config,
+                                               const WeightSource& weights, DType dtype,
+                                               std::span<Device* const> devices,
                                                const Tokenizer& tokenizer, const Clock& clock,
                                                const LoadProgress& progress) {
+  EngineOptions options = wanted;
+  options.max_lora_rank = std::min(options.max_lora_rank, devices.front()->info().max_lora_rank);
   TANDEM_CHECK(options.num_pages > 0 && options.page_tokens > 0);
   if (options.max_model_len <= 0 || options.max_num_seqs <= 0 ||
       options.max_num_batched_tokens <= 0) {

@@ -23,9 +23,8 @@ struct Reason {
   std::string_view why;
 };
 // These settings change what the adapter computes.
-constexpr std::array<Reason, 15> kRefusedWhenOn = {{
+constexpr std::array<Reason, 14> kRefusedWhenOn = {{
     {"use_dora", "DoRA is not supported"},
-    {"lora_bias", "adapters with a bias are not supported"},
     {"modules_to_save", "whole modules in an adapter are not supported"},
     {"fan_in_fan_out", "transposed base weights are not supported"},
     {"layer_replication", "replicated layers are not supported"},
@@ -42,7 +41,7 @@ constexpr std::array<Reason, 15> kRefusedWhenOn = {{
 }};
 // These settings are either read elsewhere, or record only how the adapter was initialised or
 // trained.
-constexpr std::array<std::string_view, 32> kHarmless = {
+constexpr std::array<std::string_view, 33> kHarmless = {
     "alora_invocation_tokens",
     "auto_mapping",
     "base_model_name_or_path",
@@ -57,6 +56,7 @@ constexpr std::array<std::string_view, 32> kHarmless = {
     "layers_to_transform",
     "loftq_config",
     "lora_alpha",
+    "lora_bias",
     "lora_dropout",
     "lora_ga_config",
     "merge_weights",
@@ -259,6 +259,7 @@ Result<PeftConfig> parse_peft_config(const OrderedJson& json) {
   TANDEM_ASSIGN(peft.rank, fields.required_integer("r", 1, kMaxAdapterRank));
   TANDEM_ASSIGN(peft.alpha, fields.required_number("lora_alpha", -kMax, kMax));
   TANDEM_ASSIGN(peft.use_rslora, fields.boolean("use_rslora", false));
+  TANDEM_ASSIGN(peft.lora_bias, fields.boolean("lora_bias", false));
   TANDEM_TRY(read_targets(fields, peft));
   TANDEM_TRY(read_layers(fields, peft));
   TANDEM_TRY(read_invocation(fields, peft));

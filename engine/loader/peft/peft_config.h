@@ -16,7 +16,7 @@
 
 namespace tandem {
 
-inline constexpr std::int64_t kMaxAdapterRank = 512;
+inline constexpr std::int64_t kMaxAdapterRank = 2048;
 inline constexpr std::size_t kMaxInvocation = 1024;  // tokens
 
 struct PeftConfig {
@@ -24,6 +24,7 @@ struct PeftConfig {
   std::int64_t rank = 0;
   double alpha = 0;
   bool use_rslora = false;
+  bool lora_bias = false;   // every lora_B has a bias
   bool all_linear = false;  // replaces `targets`
   ModuleSet targets;
   ModuleSet excluded;
@@ -35,7 +36,7 @@ struct PeftConfig {
   std::vector<std::string> ignored;  // names of settings that are set but unknown here
 };
 
-// Refuses, by name, every setting that would change the maths: other PEFT types, DoRA, biases,
+// Refuses, by name, every setting that would change the maths: other PEFT types, DoRA,
 // modules_to_save, initialisations that alter the base, and unknown settings that are neither a
 // text nor a number.
 Result<PeftConfig> parse_peft_config(const OrderedJson& json);

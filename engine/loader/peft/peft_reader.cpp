@@ -60,7 +60,7 @@ class Reading {
     std::vector<std::size_t> order(jobs_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::sort(order, {}, [this](std::size_t job) {
-      return std::max(jobs_[job].a_begin, jobs_[job].b_begin);
+      return std::max({jobs_[job].a_begin, jobs_[job].b_begin, jobs_[job].bias_begin});
     });
     for (const std::size_t job : order) {
       fill(job, 0);
