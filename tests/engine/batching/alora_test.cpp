@@ -117,6 +117,28 @@ TEST(ActivatedLora, KeepsApartPagesInWhichItActsFromDifferentTokens) {
   EXPECT_EQ(answer(*engine, second, "pair").cached, 8);
 }
 
+// The answers hold the invocation, which does not count before it is part of a prompt.
+TEST(ActivatedLora, GoesOnElsewhereFromWhatItHasSaid) {
+  auto engine = make(true);
+  // The first prompt holds the invocation as well; without one in the second, the base answers it.
+  const std::map<std::string, Tokens> prompts = {
+      {"said-one", {0,  277, 236, 414, 301, 428, 49,  256, 398, 141, 26, 8,
+                    82, 347, 308, 248, 502, 396, 384, 199, 171, 402, 19}},
+      {"said-two", {0,   147, 258, 418, 109, 381, 454, 219, 474, 283, 284, 357, 56,  6,   6,  6,
+                    367, 81,  86,  90,  268, 29,  106, 296, 291, 366, 420, 381, 143, 347, 419}}};
+  for (const auto& [name, prompt] : prompts) {
+    const Tokens whole = answer(*engine, prompt, name, 16).tokens;
+    EXPECT_NE(std::ranges::find(whole, 236), whole.end()) << "it says no invocation";
+    for (const std::size_t said : {1U, 7U, 14U}) {
+      GenerationRequest request = greedy(prompt, 16, name);
+      request.before = {{Tokens(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(said))}};
+      auto other = make(false, 512, 5);
+      Tokens all = run(*other->engine, request)[0].tokens;
+      EXPECT_EQ(all, whole) << name << " after " << said;
+    }
+  }
+}
+
 // Whatever is cached, chunked, preempted, evicted and loaded again, in batches of all adapters.
 TEST(ActivatedLora, AnswersInAnyBatchAsAlone) {
   const unsigned seed = 20261130;
