@@ -29,6 +29,9 @@ struct DeviceInfo {
   std::string name;              // "host: 2 threads, avx512", "NVIDIA H200"
   std::size_t memory_bytes = 0;  // total, in the device's own memory
   bool is_cuda = false;
+  // What Stream::lora takes.
+  std::int32_t max_lora_rank = 2048;
+  bool has_lora_bias = true;
 };
 
 // Owns device memory; move-only. 64-byte aligned or better.

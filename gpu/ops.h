@@ -240,8 +240,9 @@ struct GatherRowsArgs {
 // apart, rows of A `in` elements, both at least 16-byte aligned when `in` allows; A and B begin at
 // multiples of 64 bytes.
 struct LoraMatrix {
-  std::uint64_t a = 0;    // [rank, in], dtype of x: an address, or a byte index (LoraPages)
-  std::uint64_t b = 0;    // [out, b_stride], dtype of x; columns past `rank` are zero
+  std::uint64_t a = 0;  // [rank, in], dtype of x: an address, or a byte index (LoraPages)
+  // [out, b_stride], dtype of x; columns past `rank` are zero, but for a bias (base/lora_rows.h)
+  std::uint64_t b = 0;
   std::int32_t rank = 0;  // 0: the adapter does not adapt this module
   std::int32_t b_stride = 0;
 };
@@ -285,9 +286,10 @@ constexpr std::int32_t lora_share(std::int32_t rank, std::int32_t num_shares) {
 }
 
 // For every segment s, row t of it, and module m of the fused projection:
-//   out[m][t] += x[t] A^T B^T, (A, B) = table[slot(s) * slot_stride + m].
+//   out[m][t] += x[t] A^T B^T + bias, (A, B) = table[slot(s) * slot_stride + m].
 // Rows in no segment use the base model alone; segments without rows are padding. S-LoRA's MBGMV
-// and Punica's SGMV are two ways to compute this. Ranks from 1 to 512 may be mixed in one call.
+// and Punica's SGMV are two ways to compute this. Ranks from 1 to
+// DeviceInfo::max_lora_rank may be mixed in one call; biases only if DeviceInfo::has_lora_bias.
 //
 // As two halves, between which devices that share a model exchange v (S-LoRA, section 6). Let M be
 // the number of modules, n = lora_share(rank of (A, B), num_shares), and w the width of v per
@@ -307,6 +309,7 @@ struct LoraArgs : LoraModules {
   // True if operations that run just before this one (offer) decide which segments there are and
   // which weights are present: none of that is read before those operations have ended.
   bool live = false;
+  bool adds_bias = true;  // false: for parts of a sum to which another device adds the biases
   LoraPart part = LoraPart::whole;
   TensorView v;  // for the halves: f32, dense, rows of whole 16 bytes
   std::int32_t num_shares = 1;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/lora_rows.h"
+
 namespace tandem {
 namespace {
 
@@ -13,6 +15,11 @@ std::uint32_t rank_column(const GroupJob& job, std::uint32_t module) {
   std::uint32_t column = 0;
   for (std::uint32_t m = 0; m < module; ++m) column += job.modules[m].rank;
   return column;
+}
+
+// Elements of a row of B by which v is multiplied (base/lora_rows.h).
+std::int64_t inner_of(const JobMatrix& matrix, DType dtype) {
+  return lora_inner(matrix.rank, matrix.b_stride, dtype);
 }
 
 // Whether `count` rows of `stride` elements at byte `offset` lie in the arena.
@@ -125,7 +132,7 @@ void WorkerDelta::assign(DeltaTask& task, const GroupJob& job, int worker_slot,
     const ExpandPart& part = task.share_.expands[i];
     const JobMatrix& matrix = job.modules[part.module];
     add(matrix.b, std::int64_t{part.first_column} * matrix.b_stride, matrix.b_stride,
-        part.num_columns, matrix.rank);
+        part.num_columns, inner_of(matrix, dtype_));
   }
   task.keeps_ = task.bytes_ <= most_bytes;
   if (task.keeps_) task.packed_.get(task.bytes_);
@@ -205,7 +212,9 @@ void WorkerDelta::add_planes(const DeltaTask& task, const DeltaPlaces& places, s
                              std::byte* input, std::size_t row_bytes) {
   const Share& share = task.share_;
   const std::size_t element = size_of(product_->input_dtype());
-  const std::size_t used = task.job_.modules[module].rank * element;
+  const JobMatrix& matrix = task.job_.modules[module];
+  const std::size_t used = matrix.rank * element;
+  const auto inner = static_cast<std::size_t>(inner_of(matrix, dtype_));
   const float* v = places.v + std::uint64_t{share.first_row} * task.job_.rank_columns +
                    rank_column(task.job_, module);
   for (std::uint32_t r = 0; r < share.num_rows; ++r) {
@@ -216,6 +225,10 @@ void WorkerDelta::add_planes(const DeltaTask& task, const DeltaPlaces& places, s
                            input + stripe.first_rank * element);
     }
     std::fill(input + used, input + row_bytes, std::byte{0});
+    if (inner > matrix.rank) {  // the bias
+      constexpr float kOne = 1;
+      convert(DType::f32, &kOne, product_->input_dtype(), input + (inner - 1) * element, 1);
+    }
     v += task.job_.rank_columns;
     input += row_bytes;
   }
@@ -228,7 +241,7 @@ Status WorkerDelta::expand(DeltaTask& task, const DeltaPlaces& places) {
   for (std::uint32_t i = 0; i < share.num_expands; ++i) {
     const ExpandPart& part = share.expands[i];
     const JobMatrix& matrix = job.modules[part.module];
-    const std::int64_t stride = product_->input_stride(matrix.rank);
+    const std::int64_t stride = product_->input_stride(inner_of(matrix, dtype_));
     const auto row_bytes = static_cast<std::size_t>(stride) * size_of(input_dtype);
     std::byte* input = input_.get(share.num_rows * row_bytes);
     add_planes(task, places, part.module, input, row_bytes);

@@ -36,7 +36,7 @@ namespace tandem {
 
 struct AdapterStoreOptions {
   std::int32_t max_adapters = 4096;  // names in use at once
-  std::int32_t max_rank = 512;
+  std::int32_t max_rank = 2048;
   std::size_t host_tier_bytes = std::size_t{64} << 20;
   std::int64_t (*now_ns)() = unix_now_ns;    // gives the age of files (FileIdentity::vouches)
   std::vector<int> host_tier_nodes = {-1};   // as in HostTier::create
@@ -124,6 +124,7 @@ class AdapterStore {
   ModelSpec spec_;
   DType dtype_ = DType::f32;
   AdapterStoreOptions options_;
+  bool takes_biases_ = true;
   std::shared_ptr<HostTier> host_;
   std::function<void()> news_;
   std::mutex load_mutex_;           // one load at a time, from its memory to its name

@@ -29,9 +29,9 @@ Adapter device_layout(const Adapter& adapter, const ModelSpec& spec, std::int32_
   part.layers = AdapterLayers(spec.num_layers(), spec.modules.size());
   for (std::size_t layer = 0; layer < adapter.layers.size(); ++layer) {
     for (std::size_t m = 0; m < spec.modules.size(); ++m) {
-      const std::int32_t rank = adapter.layers[layer][m].rank;
-      if (rank == 0) continue;
-      append_matrix(part, shape, static_cast<std::int64_t>(layer), m, rank);
+      const AdapterMatrix& whole = adapter.layers[layer][m];
+      if (whole.rank == 0) continue;
+      append_matrix(part, shape, static_cast<std::int64_t>(layer), m, whole.rank, whole.has_bias);
     }
   }
   return part;

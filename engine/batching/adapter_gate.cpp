@@ -84,7 +84,7 @@ void AdapterGate::enqueue_loads(const std::vector<std::unique_ptr<Sequence>>& wa
     std::int32_t rows = 0;
     for (const auto& sequence : waiting) {
       if (sequence->context().adapter != adapter) continue;
-      rows += static_cast<std::int32_t>(sequence->left_to_compute());
+      rows += static_cast<std::int32_t>(sequence->left_to_compute() - sequence->unadapted_left());
     }
     return rows;
   };

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <functional>
 #include <future>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
 #include "base/threads/thread_cpus.h"
 #include "engine/batching/engine_reporter.h"
+#include "engine/batching/line/invocation.h"
 #include "engine/batching/request_limits.h"
 #include "engine/batching/statistics.h"
 #include "engine/continuation/resumption.h"
@@ -145,11 +147,13 @@ Engine::Engine(const EngineOptions& options, const PoolShape& pool, const Tokeni
       inbox_(options.max_queue, first_stats(options)),
       seeds_(std::random_device{}()) {}
 
-Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
-                                               const ModelSpec& config, const WeightSource& weights,
-                                               DType dtype, std::span<Device* const> devices,
+Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& wanted, const ModelSpec& config,
+                                               const WeightSource& weights, DType dtype,
+                                               std::span<Device* const> devices,
                                                const Tokenizer& tokenizer, const Clock& clock,
                                                const LoadProgress& progress) {
+  EngineOptions options = wanted;
+  options.max_lora_rank = std::min(options.max_lora_rank, devices.front()->info().max_lora_rank);
   TANDEM_CHECK(options.num_pages > 0 && options.page_tokens > 0);
   if (options.max_model_len <= 0 || options.max_num_seqs <= 0 ||
       options.max_num_batched_tokens <= 0) {
@@ -240,6 +244,12 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
     if (context->adapter == nullptr) {
       return error(StatusCode::not_found, "adapter '{}' is not loaded", request.adapter);
     }
+    const std::optional<std::int64_t> from =
+        find_invocation(context->adapter->contents().invocation, request.prompt);
+    if (!from) context->adapter = nullptr;  // the base model answers, whatever the name
+    context->adapter_from = from.value_or(0);
+  }
+  if (context->adapter != nullptr) {
     context->readings_before = context->adapter->home().num_readings();
     const Residency residency = context->adapter->residency();
     context->stats.adapter_tier = tier_name(residency);

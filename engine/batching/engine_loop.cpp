@@ -304,9 +304,9 @@ void EngineLoop::digest(const StepResult& step, const std::vector<PlannedEntry>&
 
 void EngineLoop::record_plan(const std::vector<PlannedEntry>& entries) {
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    const AdapterLease& adapter = entries[i].sequence->context().adapter;
-    if (adapter == nullptr) continue;
     const AdapterSlot slot = plan_.entries[i].adapter;
+    if (!slot.slot.valid()) continue;
+    const AdapterLease& adapter = entries[i].sequence->context().adapter;
     recording_->note_adapter(
         {slot.slot, slot.max_rank, adapter->contents().digest, adapter->path()});
   }

@@ -100,6 +100,10 @@ Status check_plan(const StepPlan& plan, const PlanLimits& limits, std::int32_t s
     if (entry.start < 0 || entry.start > limits.model.max_positions - entry.tokens.count) {
       return invalid("positions {} and on of {}", entry.start, limits.model.max_positions);
     }
+    if (entry.first_adapted < 0 || entry.first_adapted >= entry.tokens.count) {
+      return invalid("the adapter acts from token {} of {}", entry.first_adapted,
+                     entry.tokens.count);
+    }
     if (entry.rotary_length < 0 || entry.rotary_length > limits.model.max_positions) {
       return invalid("a rotary length of {}, at most {}", entry.rotary_length,
                      limits.model.max_positions);

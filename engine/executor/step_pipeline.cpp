@@ -203,10 +203,12 @@ void StepPipeline::fill(const StepPlan& plan, Step& step) {
   step.num_samples = plan.samples.size();
   cold_.clear();
   for (const StepPlan::Entry& entry : plan.entries) {
-    if (entry.adapter.slot.valid()) note_cold(entry.adapter.slot, entry.tokens.count);
+    if (entry.adapter.slot.valid()) {
+      note_cold(entry.adapter.slot, entry.tokens.count - entry.first_adapted);
+    }
     const std::int32_t first_row = batch_->add_sequence(
         part(plan.tokens, entry.tokens), entry.start, part(plan.pages, entry.pages),
-        cache_->page_tokens(), entry.adapter, entry.rotary_length);
+        cache_->page_tokens(), entry.adapter, entry.rotary_length, entry.first_adapted);
     for (const StepPlan::Sample& sample : part(plan.samples, entry.samples)) {
       const SampleRow& how = sample.how;
       batch_->add_sample(first_row + sample.row, how,

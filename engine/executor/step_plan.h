@@ -35,6 +35,7 @@ struct StepPlan {
     Range pages;
     Range samples;                   // in `samples`; empty until the last piece of a prompt
     AdapterSlot adapter;             // no slot: the base model
+    std::int32_t first_adapted = 0;  // of its tokens: those before it are computed without adapter
     std::int64_t rotary_length = 0;  // as in StepBatch::add_sequence
   };
 

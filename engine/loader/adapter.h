@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/ids/token_id.h"
 #include "base/status.h"
 #include "engine/model/spec/model_spec.h"
 
@@ -23,7 +24,8 @@ using SiteRanks = std::array<std::int32_t, kMaxSites>;
 // A and B of one module of one layer, as byte offsets into Adapter::bytes.
 struct AdapterMatrix {
   std::int32_t rank = 0;       // 0: this module is not adapted
-  std::int32_t b_stride = 0;   // elements between rows of B: rank rounded up to 16 bytes
+  std::int32_t b_stride = 0;   // elements between rows of B: lora_row() of base/lora_rows.h
+  bool has_bias = false;       // added once to each row, whatever x is
   std::uint64_t a_offset = 0;  // [rank, in] dense
   std::uint64_t b_offset = 0;  // [out, b_stride], columns past rank are zero
 };
@@ -59,13 +61,17 @@ using AllocateBytes = std::function<Result<AdapterBytes>(std::size_t bytes)>;
 
 // The weights are one run of bytes, layer by layer, module by module, A then B, every matrix
 // 64-byte aligned, in `dtype`. alpha / r (or alpha / sqrt r for rsLoRA, with per-module patterns
-// applied) is folded into B.
+// applied) is folded into B and its bias.
 struct Adapter {
   std::string path;        // the folder it was read from
   std::string base_model;  // as in adapter_config.json, for display only
   DType dtype = DType::bf16;
   std::int32_t max_rank = 0;
-  SiteRanks site_ranks = {};         // the maximum over all layers
+  bool has_bias = false;      // at least one matrix has
+  SiteRanks site_ranks = {};  // the maximum over all layers
+  // An activated LoRA acts from the start of the last occurrence of these tokens in the prompt on,
+  // and on no token of a prompt without one. Empty: it acts on all tokens.
+  std::vector<TokenId> invocation;
   std::vector<std::string> modules;  // names of those adapted in at least one layer, in order
   std::string digest;                // of the contents (relevant config + weights): 32 hex digits
   AdapterLayers layers;

@@ -1,5 +1,6 @@
 #include "engine/loader/adapter_layout.h"
 
+#include <fmt/ranges.h>
 #include <openssl/evp.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/limits/bytes_text.h"
+#include "base/lora_rows.h"
 #include "engine/loader/thread_team.h"
 
 namespace tandem {
@@ -30,7 +32,7 @@ bool sha256(const void* data, std::size_t size, void* hash) {
 }  // namespace
 
 AdapterMatrix& append_matrix(Adapter& adapter, const ModelSpec& spec, std::int64_t layer,
-                             std::size_t module, std::int64_t rank) {
+                             std::size_t module, std::int64_t rank, bool has_bias) {
   const ModuleTable& table = spec.modules;
   const AdaptedModule& row = table[module];
   const std::size_t element = size_of(adapter.dtype);
@@ -40,8 +42,9 @@ AdapterMatrix& append_matrix(Adapter& adapter, const ModelSpec& spec, std::int64
   TANDEM_CHECK(matrix.rank == 0 && out > 0, "layer {} has {} {}", layer, row.path,
                out > 0 ? "twice" : "not");
   matrix.rank = static_cast<std::int32_t>(rank);
-  matrix.b_stride =
-      static_cast<std::int32_t>(align_up(static_cast<std::uint64_t>(rank), 16 / element));
+  matrix.b_stride = static_cast<std::int32_t>(lora_row(rank, has_bias, adapter.dtype));
+  matrix.has_bias = has_bias;
+  adapter.has_bias = adapter.has_bias || has_bias;
   matrix.a_offset = adapter.num_bytes;
   const auto a_bytes = static_cast<std::uint64_t>(rank * module_in(spec, layer, module)) * element;
   matrix.b_offset = align_up(matrix.a_offset + a_bytes, kAdapterAlignment);
@@ -80,6 +83,9 @@ AdapterDigest::AdapterDigest(const Adapter& layout)
   text_ = fmt::format("tandem adapter 1 {} {}\n", to_string(layout.dtype), num_bytes_);
   for (const AdapterMatrix& m : layout.layers.all()) {
     text_ += fmt::format("{} {} {} {},", m.rank, m.b_stride, m.a_offset, m.b_offset);
+  }
+  if (!layout.invocation.empty()) {
+    text_ += fmt::format("\ninvoked by {}\n", fmt::join(layout.invocation, " "));
   }
   head_ = text_.size();
   text_.resize(head_ + num_pieces_ * kHashBytes);

@@ -17,7 +17,7 @@ inline constexpr std::size_t kAdapterAlignment = 64;
 // layer and then in the order of the model's ModuleTable. Grows num_bytes, max_rank, site_ranks and
 // modules; the bytes are allocated after the last call.
 AdapterMatrix& append_matrix(Adapter& adapter, const ModelSpec& spec, std::int64_t layer,
-                             std::size_t module, std::int64_t rank);
+                             std::size_t module, std::int64_t rank, bool has_bias = false);
 
 // Allocates num_bytes uninitialised bytes, from the heap if `allocate` is null.
 Status allocate_bytes(Adapter& adapter, const AllocateBytes& allocate = nullptr);

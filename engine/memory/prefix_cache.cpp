@@ -1,6 +1,7 @@
 #include "engine/memory/prefix_cache.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 #include "base/check.h"
@@ -11,7 +12,8 @@ PrefixCache::Position::Position(Position&& other) noexcept
     : cache_(other.cache_),
       node_(std::exchange(other.node_, nullptr)),
       depth_(std::exchange(other.depth_, 0)),
-      given_back_(std::exchange(other.given_back_, 0)) {}
+      given_back_(std::exchange(other.given_back_, 0)),
+      branch_(std::exchange(other.branch_, {})) {}
 
 PrefixCache::Position& PrefixCache::Position::operator=(Position&& other) noexcept {
   if (this != &other) {
@@ -20,6 +22,7 @@ PrefixCache::Position& PrefixCache::Position::operator=(Position&& other) noexce
     node_ = std::exchange(other.node_, nullptr);
     depth_ = std::exchange(other.depth_, 0);
     given_back_ = std::exchange(other.given_back_, 0);
+    branch_ = std::exchange(other.branch_, {});
   }
   return *this;
 }
@@ -38,6 +41,7 @@ void PrefixCache::Position::leave() {
   node_ = nullptr;
   depth_ = 0;
   given_back_ = 0;
+  branch_ = {};
 }
 
 void PrefixCache::Position::give_back_before(std::size_t index) {
@@ -73,16 +77,19 @@ PrefixCache::~PrefixCache() {
 }
 
 std::int64_t PrefixCache::enter(Position& position, const std::string& digest,
-                                std::span<const TokenId> tokens, BlockTable& table) {
+                                std::span<const TokenId> tokens, BlockTable& table,
+                                PrefixBranch branch) {
   TANDEM_CHECK(position.node_ == nullptr && table.pages().empty(), "entered twice");
   const auto page_tokens = static_cast<std::size_t>(pool_->shape().page_tokens);
   position.cache_ = this;
   step_to(position, root_of(digest));
+  position.branch_ = std::move(branch);
   std::vector<Node*> chain;
   const Node* last = position.node_;
   for (std::size_t begin = 0; begin + page_tokens <= tokens.size(); begin += page_tokens) {
     const auto chunk = tokens.subspan(begin, page_tokens);
-    Node* node = find(last, hash_of(last, chunk), chunk);
+    const std::string_view own = position.digest_of(static_cast<std::int64_t>(chain.size()));
+    Node* node = find(last, hash_of(last, chunk, own), chunk, own);
     if (node == nullptr) break;
     chain.push_back(node);
     last = node;
@@ -136,10 +143,11 @@ void PrefixCache::extend(Position& position, std::span<const TokenId> tokens, st
     if (end > tokens.size()) return;
     TANDEM_CHECK(index < table.num_pages(), "{} pages for {} tokens", table.num_pages(), end);
     const auto chunk = tokens.subspan(index * page_tokens, page_tokens);
-    const std::uint64_t hash = hash_of(position.node_, chunk);
-    Node* node = find(position.node_, hash, chunk);
+    const std::string_view own = position.digest_of(position.depth_);
+    const std::uint64_t hash = hash_of(position.node_, chunk, own);
+    Node* node = find(position.node_, hash, chunk, own);
     if (node == nullptr) {
-      node = &insert(*position.node_, hash, chunk, table, index);
+      node = &insert(*position.node_, hash, chunk, own, table, index);
     } else {
       if (static_cast<std::int64_t>(end) > settled) return;
       share(*node, index, table);
@@ -189,9 +197,11 @@ void PrefixCache::reclaim_least() {
 
 // The parent's address is part of the hash and differs in every process, so a client cannot
 // construct collisions.
-std::uint64_t PrefixCache::hash_of(const Node* parent, std::span<const TokenId> tokens) const {
+std::uint64_t PrefixCache::hash_of(const Node* parent, std::span<const TokenId> tokens,
+                                   std::string_view digest) const {
   constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15U;
   auto hash = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(parent));
+  if (!digest.empty()) hash = (hash ^ std::hash<std::string_view>()(digest)) * kOdd;
   for (const TokenId token : tokens) {
     hash = (hash ^ static_cast<std::uint32_t>(token)) * kOdd;
     hash ^= hash >> 32;
@@ -200,10 +210,13 @@ std::uint64_t PrefixCache::hash_of(const Node* parent, std::span<const TokenId> 
 }
 
 PrefixCache::Node* PrefixCache::find(const Node* parent, std::uint64_t hash,
-                                     std::span<const TokenId> tokens) const {
+                                     std::span<const TokenId> tokens,
+                                     std::string_view digest) const {
   const auto [begin, end] = nodes_.equal_range(hash);
   const auto at = std::find_if(begin, end, [&](const auto& entry) {
-    return entry.second->parent == parent && std::ranges::equal(entry.second->tokens, tokens);
+    const Node& node = *entry.second;
+    return node.parent == parent && node.digest == digest &&
+           std::ranges::equal(node.tokens, tokens);
   });
   return at == end ? nullptr : at->second.get();
 }
@@ -217,12 +230,13 @@ PrefixCache::Node& PrefixCache::root_of(const std::string& digest) {
 }
 
 PrefixCache::Node& PrefixCache::insert(Node& parent, std::uint64_t hash,
-                                       std::span<const TokenId> tokens, const BlockTable& table,
-                                       std::size_t index) {
+                                       std::span<const TokenId> tokens, std::string_view digest,
+                                       const BlockTable& table, std::size_t index) {
   auto node = std::make_unique<Node>();
   node->parent = &parent;
   node->hash = hash;
   node->tokens.assign(tokens.begin(), tokens.end());
+  node->digest = digest;
   const KvGroups& groups = pool_->shape().groups;
   node->has_windowed = groups.windowed > 0 && table.holds_all(index);
   for (std::int32_t group = 0; group < groups.count(); ++group) {

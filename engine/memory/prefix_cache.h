@@ -2,8 +2,9 @@
 // adapter that computed them.
 //
 // There is one tree for each content digest of an adapter ("" for the base model). A node is one
-// page of tokens that follows its parent's, so a chain of nodes is a prefix. Nodes are found by a
-// hash of (parent, tokens) and then compared in full, so a hash collision is harmless. A replaced
+// page of tokens that follows its parent's, so a chain of nodes is a prefix. An adapter that acts
+// only from a later token on has no tree: its pages branch off the base model's. Nodes are found by
+// a hash of (parent, tokens) and then compared in full, so a hash collision is harmless. A replaced
 // adapter has another digest, so its successor cannot reuse its KV; the same content under two
 // names is shared.
 //
@@ -32,6 +33,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -42,6 +44,13 @@
 #include "engine/memory/reclaimable.h"
 
 namespace tandem {
+
+// Where a sequence's pages leave the tree in which they begin: page `page` and those behind it are
+// found under `digest` only. An empty digest: they stay in the tree.
+struct PrefixBranch {
+  std::string digest;
+  std::int64_t page = 0;
+};
 
 class PrefixCache final : public Reclaimable {
   struct Node;
@@ -66,10 +75,15 @@ class PrefixCache final : public Reclaimable {
    private:
     friend class PrefixCache;
     void leave();
+    // The digest that a page has in addition to its parents', if any.
+    std::string_view digest_of(std::int64_t page) const {
+      return page == branch_.page ? std::string_view(branch_.digest) : std::string_view();
+    }
     PrefixCache* cache_ = nullptr;
     Node* node_ = nullptr;
     std::int32_t depth_ = 0;
     std::int32_t given_back_ = 0;  // of the path's pages: the table has windowed ones from here on
+    PrefixBranch branch_;
   };
 
   // Registers with the pool. Tests pass few hash bits to provoke collisions.
@@ -78,9 +92,10 @@ class PrefixCache final : public Reclaimable {
 
   // Moves `position` to the end of the longest cached chain of whole pages that is a prefix of
   // `tokens` and can be continued, and makes `table` share its pages. Returns the number of tokens
-  // in them. Requires both to be empty.
+  // in them. The position keeps to `branch`, which begins in the tree of `digest`. Requires both to
+  // be empty.
   std::int64_t enter(Position& position, const std::string& digest, std::span<const TokenId> tokens,
-                     BlockTable& table);
+                     BlockTable& table, PrefixBranch branch = {});
 
   // Offers the whole pages of a sequence that are not offered yet. `tokens` are its leading tokens
   // with computed KV; the first `settled` of them were computed by steps before the one being
@@ -102,7 +117,7 @@ class PrefixCache final : public Reclaimable {
  private:
   struct Node {
     Node* parent = nullptr;       // null for the root of a digest
-    std::uint64_t hash = 0;       // hash of parent and tokens
+    std::uint64_t hash = 0;       // hash of parent, tokens and digest
     std::vector<TokenId> tokens;  // page_tokens of them
     std::vector<PageId> pages;    // by group; windowed groups may have null pages, all or none
     std::int32_t children = 0;
@@ -113,18 +128,20 @@ class PrefixCache final : public Reclaimable {
     std::int32_t windowed_users = 0;  // number of Positions whose tables hold these
     std::uint64_t windowed_uses = 0;  // prefixes found, and sequences that ended, which saw them
     Worth windowed_worth;
-    std::string digest;  // set in roots only
+    std::string digest;  // set in roots, and in the first nodes of branches
     // The node for idle_, kept here while it is not in there, so that adding it to idle_ does not
     // allocate. Empty in roots.
     Idle::node_type idle;
     Idle::node_type windowed_idle;  // likewise for windowed_idle_
   };
 
-  std::uint64_t hash_of(const Node* parent, std::span<const TokenId> tokens) const;
-  Node* find(const Node* parent, std::uint64_t hash, std::span<const TokenId> tokens) const;
+  std::uint64_t hash_of(const Node* parent, std::span<const TokenId> tokens,
+                        std::string_view digest) const;
+  Node* find(const Node* parent, std::uint64_t hash, std::span<const TokenId> tokens,
+             std::string_view digest) const;
   Node& root_of(const std::string& digest);
   Node& insert(Node& parent, std::uint64_t hash, std::span<const TokenId> tokens,
-               const BlockTable& table, std::size_t index);
+               std::string_view digest, const BlockTable& table, std::size_t index);
   std::size_t usable(std::span<Node* const> chain) const;
   void share(Node& node, std::size_t index, BlockTable& table);
   bool idle_leaf(const Node& node) const;

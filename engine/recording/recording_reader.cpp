@@ -25,7 +25,7 @@ Status check_settings(const RecordedSettings& s) {
   TANDEM_TRY(check_bounds("max_rows", s.model.max_rows, 1, kRows));
   TANDEM_TRY(check_bounds("max_samples", s.model.max_samples, 1, kRows));
   TANDEM_TRY(check_bounds("max_positions", s.model.max_positions, 1, kMany));
-  TANDEM_TRY(check_bounds("max_lora_rank", s.model.max_lora_rank, 0, 512));
+  TANDEM_TRY(check_bounds("max_lora_rank", s.model.max_lora_rank, 0, 2048));
   TANDEM_TRY(check_bounds("max_rows of a step", s.step.max_rows, 1, s.model.max_rows));
   TANDEM_TRY(check_bounds("max_sequences", s.step.max_sequences, 1, kSequences));
   TANDEM_TRY(check_bounds("max_samples of a step", s.step.max_samples, 1, s.model.max_samples));
@@ -87,6 +87,7 @@ Status take_plan(RecordCursor& from, StepPlan& plan) {
     from.take(num_samples);
     from.take(entry.adapter.slot);
     from.take(entry.adapter.max_rank);
+    from.take(entry.first_adapted);
     from.take(entry.rotary_length);
     TANDEM_TRY(cut("tokens", entry.tokens, num_tokens, tokens, plan.tokens.size()));
     TANDEM_TRY(cut("pages", entry.pages, num_pages, pages, plan.pages.size()));

@@ -53,6 +53,7 @@ void put_plan(const StepPlan& plan, RecordBytes& out) {
     out.put(entry.samples.count);
     out.put(entry.adapter.slot);
     out.put(entry.adapter.max_rank);
+    out.put(entry.first_adapted);
     out.put(entry.rotary_length);
   }
 }

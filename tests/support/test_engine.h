@@ -25,7 +25,8 @@ struct TestEngine {
   SteadyClock clock;
   std::unique_ptr<Engine> engine;
 
-  // Loads the model with every adapter of DIR/adapters under its folder's name.
+  // Loads the model with every adapter of DIR/adapters under its folder's name; on a GPU without
+  // those that it cannot compute.
   static std::unique_ptr<TestEngine> load(const std::filesystem::path& dir, DType dtype,
                                           const EngineOptions& options, int num_devices = 1);
   // Makes an engine with random weights of any shape and the demo model's tokenizer.

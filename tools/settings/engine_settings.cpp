@@ -106,7 +106,7 @@ void add_adapter_settings(SettingsTable& table, EngineSettings& s, bool offered)
       "device; on_demand: the request waits for the whole adapter; pipelined: each layer waits for "
       "its part; cpu_assist: CPU workers compute the adapter until it is loaded; planned: the "
       "fastest way for each layer, by the costs of this machine");
-  add(s.options.max_lora_rank, "max_lora_rank", "largest rank of an adapter").range(1, 512);
+  add(s.options.max_lora_rank, "max_lora_rank", "largest rank of an adapter").range(1, 2048);
   add(by_name(s.options.lora_sharding, kLoraShardings), "lora_sharding",
       "how devices share the adapters' A of q, k, v, gate and up in decode steps with "
       "tensor_parallel. replicated: each computes all of it; gathered: each computes a share of "

@@ -15,7 +15,7 @@ std::int64_t most_chunks(const ModelSpec& spec, DType dtype, std::int32_t max_ra
     for (std::size_t module = 0; module < spec.modules.size(); ++module) {
       // Rows of B are padded to 16 bytes, matrices to 64.
       elements += max_rank * module_in(spec, layer, module) +
-                  (max_rank + 8) * module_out(spec, layer, module);
+                  (max_rank + 16) * module_out(spec, layer, module);
       elements += 2 * 32;
     }
   }

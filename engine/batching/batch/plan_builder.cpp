@@ -108,7 +108,9 @@ void build_plan(std::span<const ScheduledSequence> scheduled,
     const std::int64_t computed = sequence->computed();
     const std::int64_t end = computed + num_tokens;
     const bool samples_next = end == sequence->tokens.size();
-    const AdapterLease& adapter = sequence->context().adapter;
+    const std::int64_t unadapted = sequence->unadapted_left();
+    const ServedAdapter* const adapter =
+        unadapted < num_tokens ? sequence->context().adapter.get() : nullptr;
     StepPlan::Entry& entry = plan.entries.emplace_back();
     entry.id = sequence->arrival;
     entry.start = computed;
@@ -117,7 +119,10 @@ void build_plan(std::span<const ScheduledSequence> scheduled,
                                            .subspan(static_cast<std::size_t>(computed),
                                                     static_cast<std::size_t>(num_tokens)));
     entry.pages = append_tables(plan.pages, sequence->pages.table());
-    if (adapter != nullptr) entry.adapter = tier.slot(*adapter);
+    if (adapter != nullptr) {
+      entry.adapter = tier.slot(*adapter);
+      entry.first_adapted = static_cast<std::int32_t>(unadapted);
+    }
     entry.samples.first = count_of(plan.samples);
     const std::int32_t prompt_logprobs = add_prompt_logprobs(*sequence, end, plan);
     if (samples_next) add_next_token(*sequence, num_tokens - 1, eos_token_ids, plan);

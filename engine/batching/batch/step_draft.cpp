@@ -41,6 +41,11 @@ std::int32_t StepDraft::rows_for(const Sequence& sequence) const {
   if (prefill && limits_.max_prefill_chunk > 0) {
     rows = std::min<std::int64_t>(rows, limits_.max_prefill_chunk);
   }
+  // Tokens before the adapter acts do not wait for one that is still loading.
+  const std::int64_t unadapted = sequence.unadapted_left();
+  if (unadapted > 0 && sequence.context().adapter->residency() != Residency::resident) {
+    rows = std::min(rows, unadapted);
+  }
   if (sequence.prompt_logprobs.are_wanted()) {
     // All of these rows need logits, and the decoding sequences have theirs already.
     rows = std::min(rows, left_.logit_rows);

@@ -17,6 +17,7 @@ namespace tandem {
 struct RequestContext {
   GenerationRequest request;
   AdapterLease adapter;               // null: base model
+  std::int64_t adapter_from = 0;      // the first token that the adapter acts on; of the prompt
   std::uint64_t readings_before = 0;  // readings of its folder that had ended (AdapterHome)
   std::shared_ptr<GenerationState> state;
   std::uint64_t seed = 0;

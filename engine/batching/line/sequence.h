@@ -56,6 +56,10 @@ class Sequence {
 
   std::int64_t computed() const { return pages.computed(); }
   std::int64_t left_to_compute() const { return tokens.size() - computed(); }  // 1: it decodes
+  // Of its next tokens, the number before the first one that its adapter acts on.
+  std::int64_t unadapted_left() const {
+    return std::max<std::int64_t>(context_->adapter_from - computed(), 0);
+  }
 
   // Called when a step with its next `count` tokens, `num_scored` of them of the prompt with log
   // probabilities, is enqueued. If these are its last tokens, the next token is sample number

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/ids/token_id.h"
 #include "engine/memory/block_table.h"
@@ -33,10 +34,11 @@ class SequencePages {
     return table_.reserve(tokens);
   }
   // Starts with the cached pages of the longest prefix of `tokens`, whose keys are rotated by
-  // rotary_length(). Requires that it is empty.
-  void find(PrefixCache& cache, std::string digest, std::span<const TokenId> tokens) {
+  // rotary_length(). `digest` and `branch` are as in PrefixCache::enter. Requires that it is empty.
+  void find(PrefixCache& cache, std::string digest, std::span<const TokenId> tokens,
+            PrefixBranch branch = {}) {
     if (rotary_length_ != 0) digest += fmt::format(" rotated by {}", rotary_length_);
-    computed_ = cache.enter(prefix_, digest, tokens, table_);
+    computed_ = cache.enter(prefix_, digest, tokens, table_, std::move(branch));
   }
   // Offers the whole pages of `tokens`, its leading tokens that are computed or planned to be.
   void offer(PrefixCache& cache, std::span<const TokenId> tokens) {

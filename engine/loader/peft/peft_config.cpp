@@ -23,12 +23,10 @@ struct Reason {
   std::string_view why;
 };
 // These settings change what the adapter computes.
-constexpr std::array<Reason, 16> kRefusedWhenOn = {{
+constexpr std::array<Reason, 14> kRefusedWhenOn = {{
     {"use_dora", "DoRA is not supported"},
-    {"lora_bias", "adapters with a bias are not supported"},
     {"modules_to_save", "whole modules in an adapter are not supported"},
     {"fan_in_fan_out", "transposed base weights are not supported"},
-    {"alora_invocation_tokens", "activated LoRA is not supported"},
     {"layer_replication", "replicated layers are not supported"},
     {"trainable_token_indices", "trained tokens (embedding) are not supported"},
     {"target_parameters", "adapters on parameters instead of modules are not supported"},
@@ -43,7 +41,8 @@ constexpr std::array<Reason, 16> kRefusedWhenOn = {{
 }};
 // These settings are either read elsewhere, or record only how the adapter was initialised or
 // trained.
-constexpr std::array<std::string_view, 31> kHarmless = {
+constexpr std::array<std::string_view, 33> kHarmless = {
+    "alora_invocation_tokens",
     "auto_mapping",
     "base_model_name_or_path",
     "bias",
@@ -57,6 +56,7 @@ constexpr std::array<std::string_view, 31> kHarmless = {
     "layers_to_transform",
     "loftq_config",
     "lora_alpha",
+    "lora_bias",
     "lora_dropout",
     "lora_ga_config",
     "merge_weights",
@@ -213,6 +213,21 @@ Status read_layers(const Fields& fields, PeftConfig& peft) {
   return {};
 }
 
+Status read_invocation(const Fields& fields, PeftConfig& peft) {
+  constexpr std::string_view kField = "alora_invocation_tokens";
+  const OrderedJson* const tokens = fields.find(kField);
+  if (tokens == nullptr) return {};
+  if (!tokens->is_array() || tokens->empty() || tokens->size() > kMaxInvocation) {
+    return invalid("'{}' must be a list of 1 to {} token ids", kField, kMaxInvocation);
+  }
+  for (const OrderedJson& token : *tokens) {
+    TANDEM_ASSIGN(const std::int64_t id,
+                  Fields::as_integer(kField, token, 0, std::numeric_limits<TokenId>::max()));
+    peft.invocation.push_back(static_cast<TokenId>(id));
+  }
+  return {};
+}
+
 Status read_pattern_map(const Fields& fields, std::string_view name, bool ranks, PatternMap& map) {
   const OrderedJson* const object = fields.find(name);
   if (object == nullptr) return {};
@@ -244,8 +259,10 @@ Result<PeftConfig> parse_peft_config(const OrderedJson& json) {
   TANDEM_ASSIGN(peft.rank, fields.required_integer("r", 1, kMaxAdapterRank));
   TANDEM_ASSIGN(peft.alpha, fields.required_number("lora_alpha", -kMax, kMax));
   TANDEM_ASSIGN(peft.use_rslora, fields.boolean("use_rslora", false));
+  TANDEM_ASSIGN(peft.lora_bias, fields.boolean("lora_bias", false));
   TANDEM_TRY(read_targets(fields, peft));
   TANDEM_TRY(read_layers(fields, peft));
+  TANDEM_TRY(read_invocation(fields, peft));
   TANDEM_TRY(read_pattern_map(fields, "rank_pattern", true, peft.rank_pattern));
   TANDEM_TRY(read_pattern_map(fields, "alpha_pattern", false, peft.alpha_pattern));
   return peft;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/ids/token_id.h"
 #include "base/status.h"
 #include "engine/loader/adapter.h"
 #include "engine/loader/json.h"
@@ -15,13 +16,15 @@
 
 namespace tandem {
 
-inline constexpr std::int64_t kMaxAdapterRank = 512;
+inline constexpr std::int64_t kMaxAdapterRank = 2048;
+inline constexpr std::size_t kMaxInvocation = 1024;  // tokens
 
 struct PeftConfig {
   std::string base_model;
   std::int64_t rank = 0;
   double alpha = 0;
   bool use_rslora = false;
+  bool lora_bias = false;   // every lora_B has a bias
   bool all_linear = false;  // replaces `targets`
   ModuleSet targets;
   ModuleSet excluded;
@@ -29,10 +32,11 @@ struct PeftConfig {
   std::vector<std::string> layers_pattern;  // names of the list of layers; empty means any
   PatternMap rank_pattern;
   PatternMap alpha_pattern;
+  std::vector<TokenId> invocation;   // as in Adapter
   std::vector<std::string> ignored;  // names of settings that are set but unknown here
 };
 
-// Refuses, by name, every setting that would change the maths: other PEFT types, DoRA, biases,
+// Refuses, by name, every setting that would change the maths: other PEFT types, DoRA,
 // modules_to_save, initialisations that alter the base, and unknown settings that are neither a
 // text nor a number.
 Result<PeftConfig> parse_peft_config(const OrderedJson& json);
@@ -47,8 +51,8 @@ struct PlannedModule {
 };
 
 // Returns the modules of the base that the adapter adapts, by layer and then in the order of its
-// ModuleTable; at least one. Refuses layers that the base does not have, and adapted embeddings and
-// heads.
+// ModuleTable; at least one. Refuses layers and tokens that the base does not have, and adapted
+// embeddings and heads.
 Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const ModelSpec& spec);
 // Returns the names in the list `target_modules` that match no module of the base. Trainers use one
 // list for many model families, and PEFT skips names that the base lacks.

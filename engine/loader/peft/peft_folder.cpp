@@ -15,6 +15,7 @@
 #include "base/file/folder.h"
 #include "base/json/json_release.h"
 #include "base/log/log.h"
+#include "base/lora_rows.h"
 #include "engine/loader/adapter_layout.h"
 #include "engine/loader/json.h"
 #include "engine/loader/peft/peft_config.h"
@@ -32,9 +33,10 @@ constexpr std::size_t kBlock = 16384;
 // The parts "model.layers.0.self_attn.q_proj" and "A" of the name
 // "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight". Some tools leave out
 // "base_model.model.", and some leave the adapter's name, "default", before ".weight".
+enum class PairPart : std::uint8_t { a, b, bias };
 struct TensorName {
   std::string_view path;
-  bool is_a;
+  PairPart part;
 };
 
 Result<TensorName> parse_tensor_name(std::string_view name) {
@@ -49,17 +51,23 @@ Result<TensorName> parse_tensor_name(std::string_view name) {
   if (holds("modules_to_save")) {
     return invalid("tensor '{}': whole modules in an adapter are not supported", name);
   }
-  if (name.ends_with(".bias")) {
-    return invalid("tensor '{}': adapters with a bias are not supported", name);
-  }
   std::string_view rest = name;
   if (rest.starts_with(kPrefix)) rest.remove_prefix(kPrefix.size());
-  for (const std::string_view ending : {".default.weight", ".weight"}) {
+  for (const std::string_view ending : {".default.weight", ".weight", ".default.bias", ".bias"}) {
     if (!rest.ends_with(ending)) continue;
     const std::string_view stem = rest.substr(0, rest.size() - ending.size());
-    const bool is_a = stem.ends_with(".lora_A");
+    const bool is_bias = ending.ends_with("bias");
+    const bool is_a = !is_bias && stem.ends_with(".lora_A");
     if (!is_a && !stem.ends_with(".lora_B")) continue;
-    return TensorName{stem.substr(0, stem.size() - 7), is_a};
+    return TensorName{stem.substr(0, stem.size() - 7), is_a      ? PairPart::a
+                                                       : is_bias ? PairPart::bias
+                                                                 : PairPart::b};
+  }
+  if (name.ends_with(".bias")) {
+    return invalid(
+        "tensor '{}': biases that replace the base's ('bias': all or lora_only) are not "
+        "supported",
+        name);
   }
   return invalid("tensor '{}' is not A or B of a LoRA module", name);
 }
@@ -67,7 +75,12 @@ Result<TensorName> parse_tensor_name(std::string_view name) {
 struct Pair {
   const TensorInfo* a = nullptr;
   const TensorInfo* b = nullptr;
+  const TensorInfo* bias = nullptr;
   bool planned = false;
+
+  const TensorInfo*& part(PairPart which) {
+    return which == PairPart::a ? a : which == PairPart::b ? b : bias;
+  }
 };
 using Pairs = std::map<std::string, Pair, std::less<>>;  // key: the module's path
 
@@ -78,7 +91,7 @@ Result<Pairs> pair_tensors(const SafetensorsHeader& header, const ModelSpec& spe
     const std::optional<std::string> path = path_in_text_model(spec, parsed.path);
     if (!path) continue;
     Pair& pair = pairs[*path];
-    const TensorInfo*& slot = parsed.is_a ? pair.a : pair.b;
+    const TensorInfo*& slot = pair.part(parsed.part);
     if (slot != nullptr) return invalid("tensor '{}' is there under two names", name);
     slot = &info;
   }
@@ -86,7 +99,7 @@ Result<Pairs> pair_tensors(const SafetensorsHeader& header, const ModelSpec& spe
 }
 
 Status check_tensor(std::string_view path, std::string_view letter, const TensorInfo* info,
-                    std::int64_t rows, std::int64_t cols) {
+                    const std::vector<std::int64_t>& shape) {
   if (info == nullptr) {
     return invalid("{} is adapted according to adapter_config.json, but its lora_{} is missing",
                    path, letter);
@@ -95,10 +108,9 @@ Status check_tensor(std::string_view path, std::string_view letter, const Tensor
     return invalid("lora_{} of {} is {}; it must be F32, F16 or BF16", letter, path,
                    to_string(*info));
   }
-  if (info->shape != std::vector{rows, cols}) {
-    return invalid(
-        "lora_{} of {} is {}; the base and the rank in adapter_config.json ask for [{}, {}]",
-        letter, path, to_string(*info), rows, cols);
+  if (info->shape != shape) {
+    return invalid("lora_{} of {} is {}; the base and the rank in adapter_config.json ask for [{}]",
+                   letter, path, to_string(*info), fmt::join(shape, ", "));
   }
   return {};
 }
@@ -180,7 +192,7 @@ RowsOfB rows_of_b(const ModelSpec& spec, const PlannedModule& planned) {
 }
 
 Result<std::vector<PeftJob>> plan_jobs(const std::vector<PlannedModule>& plan, Pairs pairs,
-                                       const ModelSpec& spec, Adapter& adapter) {
+                                       const ModelSpec& spec, bool has_bias, Adapter& adapter) {
   std::vector<PeftJob> jobs;
   for (const PlannedModule& planned : plan) {
     Pair pair;
@@ -192,15 +204,22 @@ Result<std::vector<PeftJob>> plan_jobs(const std::vector<PlannedModule>& plan, P
     }
     const RowsOfB rows = rows_of_b(spec, planned);
     const ModuleSide in = input_of_module(spec, planned.layer, planned.module);
-    TANDEM_TRY(check_tensor(planned.path, "A", pair.a, planned.rank, in.stored));
-    TANDEM_TRY(check_tensor(planned.path, "B", pair.b, rows.all, planned.rank));
+    TANDEM_TRY(check_tensor(planned.path, "A", pair.a, {planned.rank, in.stored}));
+    TANDEM_TRY(check_tensor(planned.path, "B", pair.b, {rows.all, planned.rank}));
+    if (has_bias) {
+      TANDEM_TRY(check_tensor(planned.path, "B.bias", pair.bias, {rows.all}));
+    } else if (pair.bias != nullptr) {
+      return invalid("lora_B of {} has a bias, and 'lora_bias' of adapter_config.json is off",
+                     planned.path);
+    }
     const AdapterMatrix& matrix =
-        append_matrix(adapter, spec, planned.layer, planned.module, planned.rank);
+        append_matrix(adapter, spec, planned.layer, planned.module, planned.rank, has_bias);
     jobs.push_back(
         {.layer = static_cast<std::int32_t>(planned.layer),
          .module = static_cast<std::uint16_t>(planned.module),
          .a_type = *pair.a->dtype,
          .b_type = *pair.b->dtype,
+         .bias_type = has_bias ? *pair.bias->dtype : DType::f32,
          .scale = static_cast<float>(planned.scale),
          .in = in,
          .out = output_of_module(spec, planned.layer, planned.module),
@@ -209,6 +228,9 @@ Result<std::vector<PeftJob>> plan_jobs(const std::vector<PlannedModule>& plan, P
          .a_begin = pair.a->begin,
          .b_begin = pair.b->begin +
                     static_cast<std::uint64_t>(rows.first * planned.rank) * size_of(*pair.b->dtype),
+         .bias_begin = has_bias ? pair.bias->begin + static_cast<std::uint64_t>(rows.first) *
+                                                         size_of(*pair.bias->dtype)
+                                : 0,
          .end = adapter.num_bytes,
          .matrix = matrix});
   }
@@ -287,10 +309,12 @@ Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelSpec& spec, 
   adapter.path = dir.string();
   adapter.base_model = peft.base_model;
   adapter.dtype = dtype;
+  adapter.invocation = peft.invocation;
   adapter.layers = AdapterLayers(spec.num_layers(), spec.modules.size());
   Result<Pairs> pairs = pair_tensors(header, spec);
   if (!pairs) return folder.with_path(pairs.status());
-  Result<std::vector<PeftJob>> jobs = plan_jobs(*plan, *std::move(pairs), spec, adapter);
+  Result<std::vector<PeftJob>> jobs =
+      plan_jobs(*plan, *std::move(pairs), spec, peft.lora_bias, adapter);
   if (!jobs) return folder.with_path(jobs.status());
   source->jobs = *std::move(jobs);
   folder.source_ = std::move(source);
@@ -385,6 +409,14 @@ Status PeftFolder::fill_b(const PeftJob& job, std::byte* target, PeftScratch& sc
   if (in_place && job.scale == 1) {
     return with_path(weights_.read(job.b_begin, target, rows * rank * from));
   }
+  if (job.matrix.has_bias) {
+    const std::size_t bytes = rows * size_of(job.bias_type);
+    scratch.raw.resize(bytes);
+    scratch.biases.resize(rows);
+    TANDEM_TRY(with_path(weights_.read(job.bias_begin, scratch.raw.data(), bytes)));
+    convert(job.bias_type, scratch.raw.data(), DType::f32, scratch.biases.data(), rows);
+    for (float& bias : scratch.biases) bias *= job.scale;
+  }
   const std::size_t block = std::max<std::size_t>(1, kBlock / rank);
   if (!in_place) scratch.raw.resize(block * rank * from);
   scratch.values.resize(block * rank);
@@ -403,6 +435,9 @@ Status PeftFolder::fill_b(const PeftJob& job, std::byte* target, PeftScratch& sc
     for (std::size_t row = 0; row < count; ++row, to += stride * element) {
       convert(DType::f32, scratch.values.data() + row * rank, dtype_, to, rank);
       std::memset(to + rank * element, 0, (stride - rank) * element);
+      if (!job.matrix.has_bias) continue;
+      const std::size_t column = stride - static_cast<std::size_t>(lora_group(dtype_));
+      convert(DType::f32, &scratch.biases[first + row], dtype_, to + column * element, 1);
     }
   }
   return {};

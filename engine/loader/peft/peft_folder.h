@@ -22,6 +22,7 @@ namespace tandem {
 struct PeftScratch {
   std::vector<std::byte> raw;
   std::vector<float> values;
+  std::vector<float> biases;
   std::vector<std::byte> stored;  // a matrix that is spread
 };
 

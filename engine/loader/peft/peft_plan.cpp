@@ -22,6 +22,15 @@ Status check_base_has_layers(const PeftConfig& peft, const ModelSpec& spec) {
                  peft.layers.back(), spec.num_layers() - 1);
 }
 
+Status check_invocation(const PeftConfig& peft, const ModelSpec& spec) {
+  for (const TokenId token : peft.invocation) {
+    if (token < spec.vocab_size) continue;
+    return invalid("'alora_invocation_tokens' holds token {}, the base has tokens 0 to {}", token,
+                   spec.vocab_size - 1);
+  }
+  return {};
+}
+
 Result<bool> is_excluded(const PeftConfig& peft, std::string_view path) {
   TANDEM_ASSIGN(const Match match, peft.excluded.match(path));
   return match != Match::none;
@@ -191,6 +200,7 @@ std::optional<std::string> path_in_text_model(const ModelSpec& spec, std::string
 Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const ModelSpec& spec) {
   TANDEM_TRY(refuse_embedding_and_head(peft));
   TANDEM_TRY(check_base_has_layers(peft, spec));
+  TANDEM_TRY(check_invocation(peft, spec));
   TANDEM_ASSIGN(const std::vector<PythonRegex> patterns, layer_patterns(peft));
   std::vector<PlannedModule> plan;
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {

@@ -60,7 +60,7 @@ class Reading {
     std::vector<std::size_t> order(jobs_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::sort(order, {}, [this](std::size_t job) {
-      return std::max(jobs_[job].a_begin, jobs_[job].b_begin);
+      return std::max({jobs_[job].a_begin, jobs_[job].b_begin, jobs_[job].bias_begin});
     });
     for (const std::size_t job : order) {
       fill(job, 0);
@@ -180,7 +180,7 @@ bool same_layout(const Adapter& a, const Adapter& b) {
     return x.rank == y.rank && x.b_stride == y.b_stride && x.a_offset == y.a_offset &&
            x.b_offset == y.b_offset;
   };
-  return a.dtype == b.dtype && a.num_bytes == b.num_bytes &&
+  return a.dtype == b.dtype && a.invocation == b.invocation && a.num_bytes == b.num_bytes &&
          std::ranges::equal(a.layers.all(), b.layers.all(), same);
 }
 

@@ -21,11 +21,11 @@
 namespace tandem {
 
 // Reads DIR/adapter_config.json and DIR/adapter_model.safetensors for a base of this shape, with
-// weights converted to `dtype`. All or nothing. Refuses with the reason: pickle, DoRA, bias,
-// modules_to_save, embedding or head LoRA, modules or layers the base does not have, shapes that do
-// not fit, ranks outside 1..512, tensors missing or left over, NaN or infinite weights. The bytes
-// come from `allocate`, by default from the heap. For `now_ns` see FileIdentity::vouches. Messages
-// do not contain DIR's path.
+// weights converted to `dtype`. All or nothing. Refuses with the reason: pickle, DoRA,
+// biases of the base, modules_to_save, embedding or head LoRA, modules or layers the base does not
+// have, shapes that do not fit, ranks outside 1..2048, tensors missing or left over, NaN or
+// infinite weights. The bytes come from `allocate`, by default from the heap. For `now_ns` see
+// FileIdentity::vouches. Messages do not contain DIR's path.
 Result<Adapter> load_peft_adapter(const std::filesystem::path& dir, const ModelSpec& spec,
                                   DType dtype, const AllocateBytes& allocate = nullptr,
                                   std::int64_t now_ns = unix_now_ns(), const LinkRule& links = {});
@@ -66,7 +66,7 @@ Result<std::string> read_arriving_peft_adapter(
     const std::function<Result<std::byte*>(const Adapter& layout)>& begin,
     const std::function<void(std::size_t layer)>& layer_there, const LinkRule& links = {});
 
-// Whether matrices of the same shapes lie at the same offsets.
+// Whether matrices of the same shapes lie at the same offsets, and act on the same tokens.
 bool same_layout(const Adapter& a, const Adapter& b);
 
 }  // namespace tandem

@@ -24,6 +24,7 @@ struct PeftJob {
   std::uint16_t module = 0;   // row of the base's ModuleTable
   DType a_type = DType::f32;  // in the file: A [rank, in] and B [out, rank], dense
   DType b_type = DType::f32;
+  DType bias_type = DType::f32;  // [out], if matrix.has_bias
   float scale = 1;
   ModuleSide in;
   ModuleSide out;
@@ -31,6 +32,7 @@ struct PeftJob {
   std::int64_t spread_out = 0;
   std::uint64_t a_begin = 0;  // byte range of the file
   std::uint64_t b_begin = 0;
+  std::uint64_t bias_begin = 0;
   std::uint64_t end = 0;  // byte range of the run, padding included
   AdapterMatrix matrix;
 };

@@ -67,6 +67,7 @@ void sum_halves(LayerStep& step, LoraArgs args) {
   args.part = LoraPart::expand;
   args.v = sum;
   args.first_column = static_cast<std::int32_t>(first);
+  args.adds_bias = true;  // a rank has columns of its own
   args.out[0] = args.out[0].slice_cols(first, std::min(each, columns - first));
   if (args.out[0].cols() > 0) step.stream.lora(args);
 }
@@ -128,6 +129,7 @@ LoraArgs lora_args(const LayerStep& step, const AdaptedLinear& linear, bool offe
   args.max_rank = input.max_rank;
   args.max_count = input.max_count;
   args.live = offered;
+  args.adds_bias = !is_part_of_sum(step, linear.site) || step.part.shard.rank == 0;
   return args;
 }
 

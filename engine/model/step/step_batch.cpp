@@ -109,7 +109,8 @@ void StepBatch::clear() {
 
 std::int32_t StepBatch::add_sequence(std::span<const std::int32_t> tokens, std::int64_t start,
                                      std::span<const PageId> pages, std::int32_t page_tokens,
-                                     AdapterSlot adapter, std::int64_t rotary_length) {
+                                     AdapterSlot adapter, std::int64_t rotary_length,
+                                     std::int32_t first_adapted) {
   const std::int32_t first = num_rows();
   const auto count = static_cast<std::int32_t>(tokens.size());
   const std::int64_t end = start + count;
@@ -142,7 +143,10 @@ std::int32_t StepBatch::add_sequence(std::span<const std::int32_t> tokens, std::
   sequences_.push_back(
       {first, count, static_cast<std::int32_t>(end), first_page, static_cast<std::int32_t>(start)});
   page_tokens_ = page_tokens;
-  if (adapter.slot.valid()) adapters_.push_back({adapter, first, count});
+  TANDEM_CHECK(first_adapted >= 0 && first_adapted < count, "token {} of {}", first_adapted, count);
+  if (adapter.slot.valid()) {
+    adapters_.push_back({adapter, first + first_adapted, count - first_adapted});
+  }
   return first;
 }
 

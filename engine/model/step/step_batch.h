@@ -114,10 +114,12 @@ class StepBatch {
   // Adds `tokens` at positions start, start + 1, ... of a sequence with these `pages`: a block
   // table for each group, of equal lengths, that covers all positions up to the last token. They
   // rotate by the sequence's length up to each of them, but at least by `rotary_length`
-  // (RotaryLengths). Returns the index of the first row.
+  // (RotaryLengths). The adapter acts on token `first_adapted` and those behind it. Returns the
+  // index of the first row.
   std::int32_t add_sequence(std::span<const std::int32_t> tokens, std::int64_t start,
                             std::span<const PageId> pages, std::int32_t page_tokens,
-                            AdapterSlot adapter, std::int64_t rotary_length = 0);
+                            AdapterSlot adapter, std::int64_t rotary_length = 0,
+                            std::int32_t first_adapted = 0);
 
   // Requests logits of `row`, sampled according to `how` (whose indices into history and biases are
   // filled in here). `history`: the prompt, then the output; empty without penalties.

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/lora_rows.h"
 #include "gpu/host/context/host_communicator.h"
 #include "gpu/host/kernels/kernels.h"
 #include "gpu/host/ops/lora_pages.h"
@@ -240,10 +241,14 @@ void add_vb(OpContext& context, const AcceptArgs& args, std::int32_t g) {
   for (std::int32_t m = 0; m < args.num_modules; ++m) {
     const LoraMatrix& matrix = matrices[m];
     if (!has_module(args, g, m) || matrix.rank == 0) continue;
-    const std::int64_t stride = padded(matrix.rank);
+    const std::int64_t inner = lora_inner(matrix.rank, matrix.b_stride, args.dtype);
+    const std::int64_t stride = padded(inner);
     float* mine = context.rows.get<float>(static_cast<std::size_t>(segment.count * stride));
     for (std::int64_t r = 0; r < segment.count; ++r) {
-      widen_row(DType::f32, v + r * columns + column, matrix.rank, 1.0F, mine + r * stride);
+      float* const row = mine + r * stride;
+      std::copy_n(v + r * columns + column, matrix.rank, row);
+      std::fill_n(row + matrix.rank, stride - matrix.rank, 0.0F);
+      if (inner > matrix.rank) row[inner - 1] = 1;  // the bias
     }
     column += matrix.rank;
 
@@ -261,8 +266,8 @@ void add_vb(OpContext& context, const AcceptArgs& args, std::int32_t g) {
       float* acc = scratch.tile.get<float>(static_cast<std::size_t>(kRows * count));
       for (std::int64_t r = 0; r < segment.count; r += kRows) {
         const std::int64_t rows = std::min<std::int64_t>(kRows, segment.count - r);
-        dot_tile({args.dtype, b, matrix.b_stride, count, matrix.rank, mine + r * stride, stride,
-                  rows, acc, count});
+        dot_tile({args.dtype, b, matrix.b_stride, count, inner, mine + r * stride, stride, rows,
+                  acc, count});
         for (std::int64_t j = 0; j < rows; ++j) {
           std::byte* to = out.row_bytes(args.rows[segment.first + r + j]) +
                           begin * static_cast<std::int64_t>(size_of(out.dtype));

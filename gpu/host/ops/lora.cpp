@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/lora_rows.h"
 #include "gpu/host/kernels/kernels.h"
 #include "gpu/host/ops/lora_pages.h"
 #include "gpu/host/ops/operations.h"
@@ -95,6 +96,25 @@ void shrink(OpContext& context, const LoraArgs& args, const float* x, std::int64
   });
 }
 
+std::int32_t inner_of(const LoraArgs& args, const LoraMatrix& matrix) {
+  return static_cast<std::int32_t>(lora_inner(matrix.rank, matrix.b_stride, args.x.dtype));
+}
+
+// Sets the elements of v by which biases are multiplied.
+void set_bias_terms(const LoraArgs& args, const InnerRows& v) {
+  if (!args.adds_bias) return;  // zero
+  for (std::int32_t s = 0; s < args.num_segments; ++s) {
+    const LoraSegment& segment = args.segments[s];
+    if (segment.count == 0) continue;
+    for (std::int32_t m = 0; m < args.num_modules; ++m) {
+      const LoraMatrix& matrix = matrix_of(args, segment, m);
+      const std::int32_t inner = inner_of(args, matrix);
+      if (matrix.rank == 0 || inner == matrix.rank) continue;
+      for (std::int32_t r = 0; r < segment.count; ++r) v.at(segment.first + r, m)[inner - 1] = 1;
+    }
+  }
+}
+
 // Adds v B^T to y.
 void expand(OpContext& context, const LoraArgs& args, const InnerRows& v) {
   const auto size = static_cast<std::int64_t>(size_of(args.x.dtype));
@@ -116,7 +136,7 @@ void expand(OpContext& context, const LoraArgs& args, const InnerRows& v) {
         static_cast<std::size_t>(kRows * task.count));
     for (std::int64_t r = 0; r < task.segment->count; r += kRows) {
       const std::int64_t block = std::min<std::int64_t>(kRows, task.segment->count - r);
-      dot_tile({args.x.dtype, b, b_stride, task.count, task.matrix->rank,
+      dot_tile({args.x.dtype, b, b_stride, task.count, inner_of(args, *task.matrix),
                 v.at(first + r, task.module), v.row_stride, block, acc, task.count});
       for (std::int64_t j = 0; j < block; ++j) {
         std::byte* y = out.row_bytes(args.rows[first + r + j]) +
@@ -157,7 +177,7 @@ void lora(OpContext& context, const LoraArgs& args) {
   if (args.num_rows == 0 || args.num_segments == 0 || args.max_rank == 0) return;
   const std::int64_t in = args.part == LoraPart::expand ? 0 : args.x.cols();
   const std::int64_t x_stride = padded(in);
-  const std::int64_t rank_stride = padded(args.max_rank);
+  const std::int64_t rank_stride = padded(args.max_rank + lora_group(args.x.dtype));
   const std::int64_t v_stride = rank_stride * args.num_modules;
   const std::int64_t rows = args.num_rows;
   float* x = context.rows.get<float>(static_cast<std::size_t>(rows * (x_stride + v_stride)));
@@ -180,6 +200,7 @@ void lora(OpContext& context, const LoraArgs& args) {
       std::copy_n(own, count, given);
     });
   } else {
+    set_bias_terms(args, v);
     expand(context, args, v);
   }
 }

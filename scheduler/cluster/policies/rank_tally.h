@@ -10,10 +10,10 @@
 
 namespace tandem {
 
-// Ranks are from 0 (the base model) to 512. Constant time, no allocation. Not thread-safe.
+// Ranks are from 0 (the base model) to 2,048. Constant time, no allocation. Not thread-safe.
 class RankTally {
  public:
-  static constexpr std::int32_t kMaxRank = 512;
+  static constexpr std::int32_t kMaxRank = 2048;
 
   void add(std::int32_t rank) {
     check(rank);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/lora_rows.h"
 #include "shm/mailbox.h"
 
 namespace tandem {
@@ -18,6 +19,7 @@ struct DeltaSizes {
   std::uint32_t in = 64;
   std::vector<std::uint32_t> ranks = {8};  // 0: the module is not adapted
   std::vector<std::uint32_t> outs = {64};
+  bool biases = false;
 };
 
 // The expected values are computed in double from inputs rounded to the dtype.
@@ -37,13 +39,16 @@ class DeltaCase {
       job.out += matrix.out;
       matrix.rank = sizes.ranks[m];
       if (matrix.rank == 0) continue;
-      matrix.b_stride = (matrix.rank + 7) / 8 * 8;
+      matrix.b_stride = sizes.biases
+                            ? static_cast<std::uint32_t>(lora_row(matrix.rank, true, dtype))
+                            : (matrix.rank + 7) / 8 * 8;
       job.rank_columns += matrix.rank;
       matrix.a = place(fill(std::uint64_t{matrix.rank} * sizes.in,
                             1.0F / std::sqrt(static_cast<float>(sizes.in))));
       std::vector<float> b(std::uint64_t{matrix.out} * matrix.b_stride);
       for (std::uint32_t o = 0; o < matrix.out; ++o) {
         for (std::uint32_t r = 0; r < matrix.rank; ++r) b[o * matrix.b_stride + r] = number(1.0F);
+        if (sizes.biases) b[o * matrix.b_stride + bias_of(matrix)] = number(1.0F);
       }
       matrix.b = place(b);
     }
@@ -81,6 +86,10 @@ class DeltaCase {
           }
           double sum = 0;
           double size = 0;
+          if (sizes_.biases) {
+            sum = b[o * matrix.b_stride + bias_of(matrix)];
+            size = std::abs(sum);
+          }
           for (std::uint32_t r = 0; r < matrix.rank; ++r) {
             const double part = v[t * matrix.rank + r] * b[o * matrix.b_stride + r];
             sum += part;
@@ -119,6 +128,9 @@ class DeltaCase {
   }
 
  private:
+  std::size_t bias_of(const JobMatrix& matrix) const {
+    return static_cast<std::size_t>(lora_inner(matrix.rank, matrix.b_stride, dtype_) - 1);
+  }
   double epsilon() const {
     switch (dtype_) {
       case DType::bf16:

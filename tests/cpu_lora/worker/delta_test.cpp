@@ -89,13 +89,27 @@ TEST(Delta, AgreesWithPlainLoopsForEveryCountOfWorkersAndSplit) {
 
 TEST(Delta, AgreesWithPlainLoopsForRanksAndRowsOfAnyKind) {
   unsigned seed = 23;
-  for (const std::uint32_t rank : {1U, 3U, 8U, 17U, 64U, 100U, 512U}) {
+  for (const std::uint32_t rank : {1U, 3U, 8U, 17U, 64U, 100U, 512U, 2048U}) {
     for (const std::uint32_t rows : {1U, 7U, 33U, 200U}) {
       if (rank * rows > (kSanitized ? 2000U : 30000U)) continue;
       const DType dtype = std::vector<DType>{DType::f32, DType::bf16, DType::f16}[seed % 3];
       check_delta({rows, 192 + rank, {rank}, {100}}, dtype, 0x2a, JobSplit::columns,
                   ProductKind::onednn, seed);
       ++seed;
+    }
+  }
+}
+
+TEST(Delta, AddsBiasesToEachRow) {
+  unsigned seed = 71;
+  for (const JobSplit split : {JobSplit::columns, JobSplit::tokens}) {
+    for (const std::uint32_t rank : {1U, 8U, 32U, 45U}) {
+      for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+        check_delta({7, 192, {rank, 0, 16}, {100, 30, 64}, true}, dtype, 0x2a, split,
+                    ProductKind::onednn, ++seed);
+      }
+      check_delta({7, 192, {rank}, {100}, true}, DType::bf16, 0x3, split, ProductKind::amx_emulated,
+                  ++seed);
     }
   }
 }

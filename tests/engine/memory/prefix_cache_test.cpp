@@ -70,6 +70,29 @@ TEST_F(PrefixCacheTest, KeepsAdaptersApartByTheirContent) {
   EXPECT_EQ(cached_of("", {1, 2, 3, 4}), 0);
 }
 
+TEST_F(PrefixCacheTest, SharesThePagesBeforeABranchWithTheTreeAndKeepsThoseBehindItApart) {
+  const Tokens tokens = {1, 2, 3, 4, 5, 6};
+  computed("", tokens).leave();
+  {
+    BlockTable table(pool_);
+    PrefixCache::Position position;
+    ASSERT_EQ(cache_.enter(position, "", tokens, table, {"one", 1}), 2);
+    ASSERT_TRUE(table.reserve(6));
+    cache_.extend(position, tokens, 2, table);
+  }
+  EXPECT_EQ(cache_.num_pages(), 5U) << "two pages of its own, one of the base's";
+  const auto found = [&](const char* digest, PrefixBranch branch) {
+    BlockTable table(pool_);
+    PrefixCache::Position position;
+    return cache_.enter(position, digest, tokens, table, std::move(branch));
+  };
+  EXPECT_EQ(found("", {"one", 1}), 6);
+  EXPECT_EQ(found("", {"two", 1}), 2);
+  EXPECT_EQ(found("", {"one", 2}), 4) << "it branches off later";
+  EXPECT_EQ(found("", {}), 6);
+  EXPECT_EQ(found("one", {}), 0);
+}
+
 TEST_F(PrefixCacheTest, OutlivesWhoComputedIt) {
   computed("", {1, 2, 3, 4}).leave();
   EXPECT_EQ(pool_.counts().kv, 0);

@@ -1,5 +1,6 @@
 // An engine's recording is replayed without the engine and gives the same tokens; any other file is
 // refused.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,8 +32,8 @@ const std::filesystem::path kModel = "data/tiny-llama";
 class Recording : public ::testing::Test {
  protected:
   // Records adapters, chunks, a shared prefix, sampling, penalties, biases, a constraint,
-  // log-probabilities, more sequences than can run at once, and a device with room for one adapter
-  // less than are used.
+  // log-probabilities, more sequences than can run at once, and a device with room for fewer
+  // adapters than are used, one of which acts on the end of its prompt only.
   static void SetUpTestSuite() {
     dir_ = new testing::TempDir();
     EngineOptions options = small_engine_options(128);
@@ -43,7 +44,18 @@ class Recording : public ::testing::Test {
     options.recording.path = path();
     options.recording.source = {kModel.string(), "auto", 0};
     auto engine = TestEngine::load(kModel, DType::f32, options);
-    const std::vector<std::string> adapters = {"", "r8", "r16", "r4", "r8", ""};
+    const std::filesystem::path activated = dir_->path() / "activated";
+    std::filesystem::copy(kModel / "adapters/r4", activated);
+    std::ifstream config_file(activated / "adapter_config.json");
+    std::string config{std::istreambuf_iterator<char>(config_file), {}};
+    const std::string_view off = "\"alora_invocation_tokens\": null";
+    ASSERT_NE(config.find(off), std::string::npos);
+    // Token 50 of the prompts below.
+    config.replace(config.find(off), off.size(),
+                   fmt::format("\"alora_invocation_tokens\": [{}]", 5 + 50 * 37 % 4000));
+    dir_->write("activated/adapter_config.json", config);
+    ASSERT_TRUE(engine->engine->load_adapter("activated", activated.string(), false, false).ok());
+    const std::vector<std::string> adapters = {"", "r8", "r16", "r4", "r8", "", "activated"};
     std::vector<std::unique_ptr<Generation>> running;
     for (std::size_t i = 0; i < adapters.size(); ++i) {
       std::vector<TokenId> prompt;

@@ -15,10 +15,10 @@ class Lora : public LoraTest {
   void check(DType dtype, DType out_dtype, std::int64_t t, std::int64_t in,
              const std::vector<std::int64_t>& outputs,
              const std::vector<std::vector<std::int32_t>>& ranks,
-             const std::vector<std::int32_t>& counts, std::int32_t shift = 0) {
+             const std::vector<std::int32_t>& counts, std::int32_t shift = 0, bool biases = false) {
     const auto modules = static_cast<std::int64_t>(outputs.size());
     Weights weights;
-    make_weights(dtype, in, outputs, ranks, weights);
+    make_weights(dtype, in, outputs, ranks, weights, biases);
     if (shift > 0) scatter_weights(dtype, outputs.size(), shift, weights);
     const std::int32_t max_rank = weights.max_rank;
     std::vector<std::int32_t> rows(static_cast<std::size_t>(t));
@@ -81,6 +81,22 @@ TEST_F(Lora, AddsTheDeltaOfEveryRank) {
     for (const std::int32_t rank : {1, 3, 5, 8, 12, 16, 40, 64, 512}) {
       check(dtype, dtype, 5, 72, {50}, {{rank}}, {4});
     }
+  }
+}
+
+TEST_F(Lora, TakesRanksUpToTheDevicesLimit) {
+  const std::int32_t most = device_->info().max_lora_rank;
+  for (const DType dtype : kDtypes) check(dtype, dtype, 3, 40, {24}, {{most}, {7}}, {2, 1});
+}
+
+TEST_F(Lora, AddsBiasesOnceToEachRow) {
+  if (!device_->info().has_lora_bias) GTEST_SKIP() << "not on this device";
+  for (const DType dtype : kDtypes) {
+    for (const std::int32_t rank : {1, 4, 8, 13, 40}) {
+      check(dtype, dtype, 9, 72, {50, 20}, {{rank, 0}, {rank, 3}, {2, rank}}, {3, 1, 4}, 0, true);
+    }
+    check(dtype, DType::f32, 70, 384, {200, 72}, {{64, 8}, {0, 4}, {128, 16}}, {3, 2, 65}, 12,
+          true);
   }
 }
 

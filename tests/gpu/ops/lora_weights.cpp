@@ -5,19 +5,29 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/lora_rows.h"
+
 namespace tandem {
 
 void LoraTest::make_weights(DType dtype, std::int64_t in, const std::vector<std::int64_t>& outputs,
-                            const std::vector<std::vector<std::int32_t>>& ranks, Weights& weights) {
+                            const std::vector<std::vector<std::int32_t>>& ranks, Weights& weights,
+                            bool biases) {
   for (const auto& slot : ranks) {
+    const bool has_bias = biases && (&slot - ranks.data()) % 2 == 0;
     for (std::size_t m = 0; m < outputs.size(); ++m) {
       const std::int32_t rank = slot[m];
-      const std::int32_t stride = (rank + 7) / 8 * 8;
+      const std::int32_t stride = has_bias && rank > 0
+                                      ? static_cast<std::int32_t>(lora_row(rank, true, dtype))
+                                      : (rank + 7) / 8 * 8;
+      const std::int64_t bias =
+          has_bias ? lora_inner(rank, stride, dtype) - 1 : std::int64_t{stride};
       const TestTensor& a = weights.tensors.emplace_back(
           tensor(dtype, {rank, in}, 1 / std::sqrt(static_cast<float>(in))));
       TestTensor& b = weights.tensors.emplace_back(tensor(dtype, {outputs[m], stride}, 0.3F));
       for (std::int64_t o = 0; o < b.host().rows(); ++o) {
-        for (std::int64_t j = rank; j < stride; ++j) reference::put(b.host(), 0, o, j);
+        for (std::int64_t j = rank; j < stride; ++j) {
+          if (j != bias) reference::put(b.host(), 0, o, j);
+        }
       }
       b.upload(*stream_);
       weights.host_table.push_back({address(a.host()), address(b.host()), rank, stride});

@@ -30,9 +30,11 @@ class LoraTest : public OpsTest {
     std::optional<TestArray<std::int32_t>> ids;
   };
 
-  // ranks[slot][module] of modules [outputs[module], in]; appends to what is there.
+  // ranks[slot][module] of modules [outputs[module], in]; appends to what is there. With `biases`
+  // every other slot has some.
   void make_weights(DType dtype, std::int64_t in, const std::vector<std::int64_t>& outputs,
-                    const std::vector<std::vector<std::int32_t>>& ranks, Weights& weights);
+                    const std::vector<std::vector<std::int32_t>>& ranks, Weights& weights,
+                    bool biases = false);
   // Moves the weights from make_weights into chunks of 2^shift bytes. Unused bytes are NaN.
   void scatter_weights(DType dtype, std::size_t modules, std::int32_t shift, Weights& weights);
 };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/lora_rows.h"
 #include "tests/gpu/reference/packed_twin.h"
 
 namespace tandem::reference {
@@ -318,14 +319,16 @@ void lora(const LoraArgs& args) {
       if (matrix.rank == 0) continue;
       const std::int64_t outputs = args.out[m].cols();
       const std::int32_t each = lora_share(matrix.rank, args.num_shares);
+      const std::int64_t inner = lora_inner(matrix.rank, matrix.b_stride, args.x.dtype);
       const auto a = weights(args.pages, args.x.dtype, segment.slot, matrix.a, matrix.rank, in, in);
       const auto b = weights(args.pages, args.x.dtype, segment.slot, matrix.b,
-                             args.first_column + outputs, matrix.rank, matrix.b_stride);
+                             args.first_column + outputs, inner, matrix.b_stride);
       for (std::int32_t n = 0; n < segment.count; ++n) {
         const std::int64_t t = args.rows[segment.first + n];
         const std::vector<float> x =
             args.part == LoraPart::expand ? std::vector<float>() : row_at(args.x, t);
-        std::vector<float> v(static_cast<std::size_t>(matrix.rank), 0.0F);
+        std::vector<float> v(static_cast<std::size_t>(inner), 0.0F);
+        if (inner > matrix.rank && args.adds_bias) v.back() = 1;
         for (std::int32_t j = 0; j < matrix.rank; ++j) {
           float& sum = v[static_cast<std::size_t>(j)];
           if (args.part == LoraPart::expand) {
@@ -342,9 +345,9 @@ void lora(const LoraArgs& args) {
         if (args.part == LoraPart::shrink) continue;
         for (std::int64_t o = 0; o < outputs; ++o) {
           float delta = 0;
-          for (std::int32_t j = 0; j < matrix.rank; ++j) {
+          for (std::int64_t j = 0; j < inner; ++j) {
             delta += v[static_cast<std::size_t>(j)] *
-                     b[static_cast<std::size_t>((args.first_column + o) * matrix.rank + j)];
+                     b[static_cast<std::size_t>((args.first_column + o) * inner + j)];
           }
           put(args.out[m], at(args.out[m], t, o) + delta, t, o);
         }
@@ -428,9 +431,10 @@ void accept(const AcceptArgs& args) {
       const TensorView& out = args.out[m];
       const bool adapted = (descriptor.adapted[m] >> g & 1) != 0;
       const std::int32_t rank = ticket == Ticket::cpu_xa ? matrices[m].rank : 0;
+      const std::int64_t inner = rank > 0 ? lora_inner(rank, matrices[m].b_stride, args.dtype) : 0;
       std::vector<float> b;
       if (rank > 0) {
-        b = weights(args.pages, args.dtype, segment.slot, matrices[m].b, out.cols(), rank,
+        b = weights(args.pages, args.dtype, segment.slot, matrices[m].b, out.cols(), inner,
                     matrices[m].b_stride);
       }
       for (std::int32_t r = 0; adapted && r < segment.count; ++r) {
@@ -444,8 +448,9 @@ void accept(const AcceptArgs& args) {
           }
           for (std::int32_t j = 0; j < rank; ++j) {
             delta += mailbox.v[group.first_row * mailbox.v_row + r * ranks + rank_column + j] *
-                     b[static_cast<std::size_t>(o * rank + j)];
+                     b[static_cast<std::size_t>(o * inner + j)];
           }
+          if (inner > rank) delta += b[static_cast<std::size_t>(o * inner + inner - 1)];
           put(out, at(out, row, o) + delta, row, o);
         }
       }

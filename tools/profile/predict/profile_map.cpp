@@ -103,7 +103,7 @@ Result<PlanQuestion> parse_question(std::string_view text, PlanQuestion question
     if (key == "tokens") {
       TANDEM_ASSIGN(question.tokens, whole(key, value, 1, 8192));
     } else if (key == "rank") {
-      TANDEM_ASSIGN(question.rank, whole(key, value, 1, 512));
+      TANDEM_ASSIGN(question.rank, whole(key, value, 1, 2048));
     } else if (key == "cold") {
       TANDEM_ASSIGN(question.cold, whole(key, value, 1, 64));
     } else if (key == "cores") {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 
+#include "base/lora_rows.h"
 #include "tests/engine/loader/peft/peft_adapter_fixture.h"
 #include "tests/support/peft_writer.h"
 #include "tests/support/test_seed.h"
@@ -16,8 +17,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST_F(PeftAdapter, LoadsAnyRankFrom1To512) {
-  for (const int rank : {1, 3, 5, 12, 40, 512}) {
+TEST_F(PeftAdapter, LoadsAnyRankFrom1To2048) {
+  for (const int rank : {1, 3, 5, 12, 40, 512, 2048}) {
     for (const DType stored : {DType::f32, DType::f16, DType::bf16}) {
       tensors_.clear();
       for (int layer = 0; layer < 3; ++layer) add(layer, "down_proj", rank, stored);
@@ -44,6 +45,40 @@ TEST_F(PeftAdapter, LoadsAnyRankFrom1To512) {
             const float tolerance = dtype == DType::f32 ? 0 : std::fabs(want) / 256;
             ASSERT_NEAR(got[static_cast<std::size_t>(row * m.b_stride + col)], want, tolerance);
           }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(PeftAdapter, PutsTheScaledBiasBehindEachRowOfB) {
+  constexpr int kRank = 5;
+  for (const DType stored : {DType::f32, DType::bf16}) {
+    tensors_.clear();
+    add(1, "down_proj", kRank, stored);
+    const std::string b = "base_model.model.model.layers.1.mlp.down_proj.lora_B";
+    tensors_[b + ".bias"] = {stored, {20}, {}};
+    for (int i = 0; i < 20; ++i) tensors_[b + ".bias"].values.push_back(static_cast<float>(i - 7));
+    Json config = lora({"down_proj"}, kRank);
+    config["lora_bias"] = true;
+    config["layers_to_transform"] = 1;
+    write(config);
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Result<Adapter> adapter = load_as(dtype);
+      ASSERT_TRUE(adapter) << adapter.status().message();
+      EXPECT_TRUE(adapter->has_bias);
+      const AdapterMatrix& m = adapter->layers[1][base().modules.row("down_proj")];
+      EXPECT_TRUE(m.has_bias);
+      EXPECT_EQ(m.b_stride, lora_row(kRank, true, dtype));
+      std::vector<float> got(static_cast<std::size_t>(20 * m.b_stride));
+      convert(dtype, adapter->bytes.get() + m.b_offset, DType::f32, got.data(), got.size());
+      const std::int64_t at = lora_inner(kRank, m.b_stride, dtype) - 1;
+      for (int row = 0; row < 20; ++row) {
+        for (std::int64_t col = kRank; col < m.b_stride; ++col) {
+          const float want = col == at ? static_cast<float>(row - 7) * 8 / kRank : 0;
+          EXPECT_NEAR(got[static_cast<std::size_t>(row * m.b_stride + col)], want,
+                      std::fabs(want) / 256)
+              << row << " " << col;
         }
       }
     }

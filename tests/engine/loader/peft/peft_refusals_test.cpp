@@ -16,12 +16,10 @@ TEST_F(PeftAdapter, RefusesWhatChangesTheMaths) {
   ASSERT_EQ(message(lora({"q_proj"})), "accepted");
   EXPECT_THAT(message_with("use_dora", true), HasSubstr("DoRA"));
   EXPECT_THAT(message_with("bias", "some"), HasSubstr("none, all or lora_only"));
-  EXPECT_THAT(message_with("lora_bias", true), HasSubstr("bias"));
   EXPECT_THAT(message_with("modules_to_save", {"lm_head"}), HasSubstr("modules_to_save"));
   EXPECT_THAT(message_with("fan_in_fan_out", true), HasSubstr("fan_in_fan_out"));
   EXPECT_THAT(message_with("peft_type", "LOHA"), HasSubstr("LOHA"));
   EXPECT_THAT(message_with("peft_type", nullptr), HasSubstr("'peft_type' is missing"));
-  EXPECT_THAT(message_with("alora_invocation_tokens", {1, 2}), HasSubstr("activated LoRA"));
   EXPECT_THAT(message_with("layer_replication", {{0, 2}, {1, 3}}), HasSubstr("replicated"));
   EXPECT_THAT(message_with("trainable_token_indices", {5}), HasSubstr("trained tokens"));
   EXPECT_THAT(message_with("target_parameters", {"w"}), HasSubstr("parameters"));
@@ -31,6 +29,56 @@ TEST_F(PeftAdapter, RefusesWhatChangesTheMaths) {
   EXPECT_THAT(message_with("use_something_new", true), HasSubstr("use_something_new"));
   EXPECT_THAT(message_with("new_config", {{"a", 1}}), HasSubstr("new_config"));
   EXPECT_THAT(message_with("init_lora_weights", "pissa_niter_4"), HasSubstr("alters the base"));
+}
+
+TEST_F(PeftAdapter, RefusesBiasesThatDoNotFit) {
+  add_everywhere({"q_proj"});
+  EXPECT_THAT(message_with("lora_bias", true), HasSubstr("lora_B.bias is missing"));
+  EXPECT_THAT(message_with("lora_bias", 1), HasSubstr("lora_bias"));
+  const std::string path = "base_model.model.model.layers.0.self_attn.q_proj";
+  tensors_[path + ".lora_B.bias"] = {DType::f32, {18}, std::vector<float>(18, 1.0F)};
+  EXPECT_THAT(message_with("lora_bias", false),
+              HasSubstr("'lora_bias' of adapter_config.json is off"));
+  for (const int layer : {1, 2}) {
+    tensors_[fmt::format("base_model.model.model.layers.{}.self_attn.q_proj.lora_B.bias", layer)] =
+        {DType::f32, {18}, std::vector<float>(18, 1.0F)};
+  }
+  EXPECT_EQ(message_with("lora_bias", true), "accepted");
+  StoredTensor& bias = tensors_[path + ".lora_B.bias"];
+  bias.values[3] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THAT(message_with("lora_bias", true), HasSubstr("NaN"));
+  bias = {DType::f32, {17}, std::vector<float>(17, 1.0F)};
+  EXPECT_THAT(message_with("lora_bias", true), HasSubstr("[18]"));
+  tensors_.erase(path + ".lora_B.bias");
+  tensors_[path + ".base_layer.bias"] = {DType::f32, {18}, std::vector<float>(18, 1.0F)};
+  EXPECT_THAT(message_with("bias", "lora_only"), HasSubstr("replace the base's"));
+}
+
+TEST_F(PeftAdapter, RefusesInvocationsThatNoPromptCanHold) {
+  add_everywhere({"q_proj"});
+  constexpr const char* kField = "alora_invocation_tokens";
+  EXPECT_EQ(message_with(kField, nullptr), "accepted");
+  EXPECT_EQ(message_with(kField, {49, 0, 49}), "accepted");
+  for (const Json& bad : {Json::array(), Json(7), Json("tell me"), Json(true), Json{"<|user|>"},
+                          Json{1.5}, Json{-1}, Json{50}, Json(std::vector<int>(1025, 1))}) {
+    EXPECT_THAT(message_with(kField, bad), HasSubstr(kField)) << bad;
+  }
+}
+
+TEST_F(PeftAdapter, IsAnotherAdapterWithAnotherInvocation) {
+  add_everywhere({"q_proj"});
+  Json config = lora({"q_proj"});
+  const Result<Adapter> plain = load(config);
+  config["alora_invocation_tokens"] = {3, 4};
+  const Result<Adapter> one = load(config);
+  config["alora_invocation_tokens"] = {34};
+  const Result<Adapter> two = load(config);
+  ASSERT_TRUE(plain && one && two);
+  EXPECT_EQ(plain->invocation, std::vector<TokenId>());
+  EXPECT_EQ(one->invocation, (std::vector<TokenId>{3, 4}));
+  EXPECT_NE(plain->digest, one->digest);
+  EXPECT_NE(one->digest, two->digest);
+  EXPECT_FALSE(same_layout(*one, *two));
 }
 
 TEST_F(PeftAdapter, RefusesUnknownSettingsThatAreNoMereNotes) {
@@ -74,7 +122,7 @@ TEST_F(PeftAdapter, AcceptsSettingsThatOnlyConcernTraining) {
 TEST_F(PeftAdapter, RefusesAbsurdSettingsByName) {
   add_everywhere({"q_proj"});
   for (const Json& rank :
-       {Json(0), Json(-1), Json(513), Json(4.0), Json("4"), Json(nullptr), Json(1e30)}) {
+       {Json(0), Json(-1), Json(2049), Json(4.0), Json("4"), Json(nullptr), Json(1e30)}) {
     EXPECT_THAT(message_with("r", rank), HasSubstr("'r'")) << rank;
   }
   EXPECT_THAT(message_with("lora_alpha", "x"), HasSubstr("lora_alpha"));
@@ -85,7 +133,7 @@ TEST_F(PeftAdapter, RefusesAbsurdSettingsByName) {
   EXPECT_THAT(message_with("target_modules", {""}), HasSubstr("target_modules"));
   EXPECT_THAT(message_with("target_modules", Json::array()), HasSubstr("adapts no module"));
   EXPECT_THAT(message_with("rank_pattern", {{"q_proj", 0}}), HasSubstr("rank_pattern.q_proj"));
-  EXPECT_THAT(message_with("rank_pattern", {{"q_proj", 513}}), HasSubstr("rank_pattern.q_proj"));
+  EXPECT_THAT(message_with("rank_pattern", {{"q_proj", 2049}}), HasSubstr("rank_pattern.q_proj"));
   EXPECT_THAT(message_with("rank_pattern", {1}), HasSubstr("rank_pattern"));
   EXPECT_THAT(message_with("rank_pattern", {{"(", 2}}), HasSubstr("not a regular expression"));
   EXPECT_THAT(message_with("alpha_pattern", {{"q_proj", "x"}}), HasSubstr("alpha_pattern.q_proj"));

@@ -19,7 +19,7 @@ TEST(RankTally, IsWhatCountingFromNothingGives) {
     for (int step = 0; step < 500; ++step) {
       if (ranks.empty() || random() % 2 == 0) {
         const std::int32_t edges[] = {
-            0, 1, 63, 64, 511, 512, static_cast<std::int32_t>(random() % 513)};
+            0, 1, 63, 64, 2047, 2048, static_cast<std::int32_t>(random() % 2049)};
         ranks.push_back(edges[random() % 7]);
         tally.add(ranks.back());
       } else {

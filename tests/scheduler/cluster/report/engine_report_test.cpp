@@ -144,7 +144,7 @@ TEST(EngineReport, RefusesWhatDoesNotHoldTogether) {
       {"/running/requests", 2e9},
       {"/running/requests", "3"},
       {"/running/rank_sum", 193},
-      {"/running/rank_max", 513},
+      {"/running/rank_max", 2049},
       {"/running/context_tokens", 18446744073709551615ULL},
       {"/waiting/rank_tokens", 641},
       {"/waiting/rank_sum", 17},

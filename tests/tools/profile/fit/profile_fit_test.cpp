@@ -122,7 +122,7 @@ TEST(ProfileMap, ReadsQuestions) {
   EXPECT_EQ(parse_question("modules=all7")->modules.size(), 7u);
   EXPECT_EQ(parse_question("")->tokens, PlanQuestion{}.tokens);
   for (const char* bad :
-       {"tokens", "tokens=", "tokens=0", "tokens=1.5", "tokens=x", "rank=513", "cold=65",
+       {"tokens", "tokens=", "tokens=0", "tokens=1.5", "tokens=x", "rank=2049", "cold=65",
         "link=nan", "link=-1", "link=0", "modules=", "modules=head", "modules=q,q", "speed=3", "=3",
         "disk=0", "cores=-1", "tokens=99999999999999"}) {
     EXPECT_FALSE(parse_question(bad).ok()) << bad;

@@ -1,0 +1,30 @@
+// The rows of B of a LoRA module, as loaders, devices and CPU workers agree on them: `rank`
+// columns, zeros up to whole 16 bytes and, if the module has a bias (PEFT's lora_bias), 16 bytes
+// more, which begin with it.
+#pragma once
+
+#include <cstdint>
+
+#include "base/dtype.h"
+
+namespace tandem {
+
+// The elements of 16 bytes.
+constexpr std::int64_t lora_group(DType dtype) {
+  return 16 / static_cast<std::int64_t>(size_of(dtype));
+}
+
+// The elements of a row.
+constexpr std::int64_t lora_row(std::int64_t rank, bool has_bias, DType dtype) {
+  const std::int64_t group = lora_group(dtype);
+  return (rank + group - 1) / group * group + (has_bias ? group : 0);
+}
+
+// The leading elements of a row by which v is multiplied: `rank`, or all up to the bias, where v is
+// 1. At most rank + lora_group(dtype).
+constexpr std::int64_t lora_inner(std::int64_t rank, std::int64_t row, DType dtype) {
+  const std::int64_t with_bias = lora_row(rank, true, dtype);
+  return row == with_bias ? with_bias - lora_group(dtype) + 1 : rank;
+}
+
+}  // namespace tandem
