@@ -109,7 +109,8 @@ bool is_never_computed(std::string_view path, const ModelSpec& spec) {
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     if (spec.layer(layer).attention.has_keys()) continue;
     for (std::size_t module = 0; module < spec.modules.size(); ++module) {
-      const bool is_absent = spec.modules[module].in_layers && module_out(spec, layer, module) == 0;
+      const bool is_absent =
+          spec.modules[module].place == ModulePlace::layer && module_out(spec, layer, module) == 0;
       if (is_absent && path == module_path(spec, layer, module)) return true;
     }
   }
@@ -119,8 +120,8 @@ bool is_never_computed(std::string_view path, const ModelSpec& spec) {
 // Explains a tensor that is not in the plan: the base lacks its module, or the module is not
 // targeted.
 Status explain_extra(std::string_view path, const ModelSpec& spec) {
-  if (path == "lm_head" || path.ends_with("embed_tokens")) {
-    return invalid("there is LoRA on {}: the embedding and the head are not supported", path);
+  if (path.ends_with("embed_tokens")) {
+    return invalid("there is LoRA on {}: the embedding is not supported", path);
   }
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     for (std::size_t module = 0; module < spec.modules.size(); ++module) {

@@ -14,8 +14,6 @@ namespace {
 
 using Match = ModuleSet::Match;
 
-constexpr std::array<std::string_view, 2> kOutsideLayers = {"model.embed_tokens", "lm_head"};
-
 Status check_base_has_layers(const PeftConfig& peft, const ModelSpec& spec) {
   if (peft.layers.empty() || peft.layers.back() < spec.num_layers()) return {};
   return invalid("'layers_to_transform' names layer {}, the base has layers 0 to {}",
@@ -27,17 +25,13 @@ Result<bool> is_excluded(const PeftConfig& peft, std::string_view path) {
   return match != Match::none;
 }
 
-Status refuse_embedding_and_head(const PeftConfig& peft) {
+Status refuse_embedding(const PeftConfig& peft) {
+  constexpr std::string_view kPath = "model.embed_tokens";
   if (peft.all_linear) return {};
-  for (const std::string_view path : kOutsideLayers) {
-    TANDEM_ASSIGN(const bool excluded, is_excluded(peft, path));
-    TANDEM_ASSIGN(const Match match, peft.targets.match(path));
-    if (match != Match::none && !excluded) {
-      return invalid(
-          "'target_modules' includes {}: LoRA on the embedding or the head is not supported", path);
-    }
-  }
-  return {};
+  TANDEM_ASSIGN(const bool excluded, is_excluded(peft, kPath));
+  TANDEM_ASSIGN(const Match match, peft.targets.match(kPath));
+  if (match == Match::none || excluded) return {};
+  return invalid("'target_modules' includes {}: LoRA on the embedding is not supported", kPath);
 }
 
 // PEFT uses layers_pattern as a part of a regular expression.
@@ -85,7 +79,7 @@ std::set<std::string, std::less<>> names_in(const ModelSpec& spec) {
       names.emplace(path);
     }
   };
-  for (const std::string_view path : kOutsideLayers) add(path);
+  add("model.embed_tokens");
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     for (std::size_t module = 0; module < spec.modules.size(); ++module) {
       if (module_out(spec, layer, module) == 0) continue;
@@ -105,7 +99,7 @@ std::string path_in_layer(const ModelSpec& spec, std::int64_t layer, std::string
 // The path with each of the roots that PEFT may have seen before it.
 std::vector<std::string> spellings_of(const ModelSpec& spec, const std::string& path) {
   std::vector<std::string> spellings = {path};
-  if (!spec.names.multimodal) return spellings;
+  if (!spec.names.multimodal || !path.starts_with(spec.names.root)) return spellings;
   for (const TextModelPlace& place : kTextModelPlaces) {
     spellings.push_back(std::string(place.root) + path.substr(spec.names.root.size()));
   }
@@ -135,8 +129,9 @@ struct Target {
 // A fused module goes before its part, as it is the one that the base has.
 Result<Target> find_target(const PeftConfig& peft, const std::vector<PythonRegex>& patterns,
                            const ModelSpec& spec, std::int64_t layer, std::size_t module) {
+  if (peft.all_linear && !takes_offers(spec.modules[module].site)) return Target();
   // A list of layers leaves out a module outside of them, as PEFT finds no layer in its path.
-  const std::int64_t in_path = spec.modules[module].in_layers ? layer : -1;
+  const std::int64_t in_path = spec.modules[module].place == ModulePlace::layer ? layer : -1;
   for (const bool fused : {true, false}) {
     const std::string path =
         fused ? fused_module_path(spec, layer, module) : module_path(spec, layer, module);
@@ -161,8 +156,15 @@ Result<std::optional<double>> find_any(const PatternMap& patterns,
 
 std::string module_path(const ModelSpec& spec, std::int64_t layer, std::size_t module) {
   const AdaptedModule& row = spec.modules[module];
-  return row.in_layers ? path_in_layer(spec, layer, row.path)
-                       : std::string(spec.names.root) + row.path;
+  switch (row.place) {
+    case ModulePlace::layer:
+      return path_in_layer(spec, layer, row.path);
+    case ModulePlace::root:
+      return std::string(spec.names.root) + row.path;
+    case ModulePlace::top:
+      break;
+  }
+  return row.path;
 }
 
 std::string fused_module_path(const ModelSpec& spec, std::int64_t layer, std::size_t module) {
@@ -189,7 +191,7 @@ std::optional<std::string> path_in_text_model(const ModelSpec& spec, std::string
 }
 
 Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const ModelSpec& spec) {
-  TANDEM_TRY(refuse_embedding_and_head(peft));
+  TANDEM_TRY(refuse_embedding(peft));
   TANDEM_TRY(check_base_has_layers(peft, spec));
   TANDEM_ASSIGN(const std::vector<PythonRegex> patterns, layer_patterns(peft));
   std::vector<PlannedModule> plan;

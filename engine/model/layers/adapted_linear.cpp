@@ -104,17 +104,24 @@ void multiply(LayerStep& step, const AdaptedLinear& linear) {
   }
 }
 
-LoraArgs lora_args(const LayerStep& step, const AdaptedLinear& linear, bool offered) {
-  const StepInput& input = step.input;
+// The arguments for the modules of a site but for x, outputs, rows and segments.
+LoraArgs args_at(const LayerStep& step, std::int64_t layer, Site site) {
   const ModuleTable& modules = step.part.spec.modules;
   const auto num_modules = static_cast<std::int64_t>(modules.size());
-  const std::size_t first = modules.first_of(linear.site);
   LoraArgs args;
-  args.x = linear.x;
-  args.table =
-      step.adapters.matrices + linear.layer * num_modules + static_cast<std::int64_t>(first);
+  args.table = step.adapters.matrices + layer * num_modules +
+               static_cast<std::int64_t>(modules.first_of(site));
   args.slot_stride = step.part.spec.num_layers() * num_modules;
   args.pages = step.adapters.pages;
+  args.max_rank = step.input.max_rank;
+  return args;
+}
+
+LoraArgs lora_args(const LayerStep& step, const AdaptedLinear& linear, bool offered) {
+  const StepInput& input = step.input;
+  const std::size_t first = step.part.spec.modules.first_of(linear.site);
+  LoraArgs args = args_at(step, linear.layer, linear.site);
+  args.x = linear.x;
   // The last modules of a site may not be in this layer; CPU workers give no columns for them.
   std::size_t there = linear.outs.size();
   while (there > 1 && module_out(step.part.spec, linear.layer, first + there - 1) == 0) --there;
@@ -125,7 +132,6 @@ LoraArgs lora_args(const LayerStep& step, const AdaptedLinear& linear, bool offe
   args.num_rows = input.num_lora_rows;
   args.segments = offered ? step.handoff->live : input.segments;
   args.num_segments = input.num_segments;
-  args.max_rank = input.max_rank;
   args.max_count = input.max_count;
   args.live = offered;
   return args;
@@ -171,6 +177,24 @@ void run(LayerStep& step, const AdaptedLinear& linear) {
   const LoraArgs args = lora_args(step, linear, offered);
   add_deltas(step, linear.site, args);
   if (offered) accept(step, linear, args);
+}
+
+void add_head_deltas(LayerStep& step, const TensorView& x, const TensorView& logits) {
+  const StepInput& input = step.input;
+  if (step.part.spec.modules.num_of(Site::head) == 0 || !input.adapted.has(Site::head) ||
+      input.num_sampled_segments == 0) {
+    return;
+  }
+  LoraArgs args = args_at(step, step.part.spec.num_layers() - 1, Site::head);
+  args.x = x;
+  args.num_modules = 1;
+  args.out[0] = logits;
+  args.rows = input.sampled_lora_rows;
+  args.num_rows = input.num_sampled_lora_rows;
+  args.segments = input.sampled_segments;
+  args.num_segments = input.num_sampled_segments;
+  args.max_count = input.max_sampled_count;
+  step.stream.lora(args);
 }
 
 }  // namespace tandem

@@ -31,4 +31,7 @@ void run(LayerStep& step, const AdaptedLinear& linear);
 // True if run() adds anything to the product.
 bool has_deltas(const LayerStep& step, std::int64_t layer, Site site);
 
+// Adds the head's deltas to `logits`, [num_logits, vocab] f32; x: the normed rows that have them.
+void add_head_deltas(LayerStep& step, const TensorView& x, const TensorView& logits);
+
 }  // namespace tandem

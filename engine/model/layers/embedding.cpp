@@ -29,6 +29,7 @@ void head(LayerStep& step, const ModelWeights& weights, const TensorView& sample
     step.stream.gemm({normed, weights.head(), {}, part});
     step.stream.all_gather({step.part.communicator, part, logits});
   }
+  add_head_deltas(step, normed, logits);
   const ModelSpec& spec = step.part.spec;
   if (spec.logits_multiplier == 1 && spec.logits_softcap == 0) return;
   step.stream.scale_logits({logits, static_cast<float>(spec.logits_multiplier),

@@ -73,13 +73,24 @@ ModuleTable decoder_modules() {
     return layer.attention.keys_as_values ? 0 : layer.attention.kv_size();
   };
   const AdaptedModule::Columns ffn = [](Model, Layer layer) { return layer.mlp.size; };
+  const AdaptedModule::Columns logits = [](Model model, Layer layer) {
+    return &layer == &model.layers.back() ? model.vocab_size : 0;
+  };
+  // Shards gather the logits before adapters add to them, so that each has all of the delta.
+  const AdaptedModule head = {.path = "lm_head",
+                              .site = Site::head,
+                              .in = hidden,
+                              .out = logits,
+                              .cut = ModuleCut::none,
+                              .place = ModulePlace::top};
   return ModuleTable({{"self_attn.q_proj", Site::qkv, hidden, q},
                       {"self_attn.k_proj", Site::qkv, hidden, kv},
                       {"self_attn.v_proj", Site::qkv, hidden, v},
                       {"self_attn.o_proj", Site::o, q, hidden, ModuleCut::rows},
                       {"mlp.gate_proj", Site::gate_up, hidden, ffn},
                       {"mlp.up_proj", Site::gate_up, hidden, ffn},
-                      {"mlp.down_proj", Site::down, ffn, hidden, ModuleCut::rows}});
+                      {"mlp.down_proj", Site::down, ffn, hidden, ModuleCut::rows},
+                      head});
 }
 
 }  // namespace
@@ -171,9 +182,10 @@ void add_layer_inputs(std::int64_t size, ModelSpec& spec) {
   std::vector<AdaptedModule> rows(spec.modules.begin(), spec.modules.end());
   rows.push_back(
       {"per_layer_model_projection", Site::layer_inputs, hidden, parts, ModuleCut::none});
-  rows.back().in_layers = false;
+  rows.back().place = ModulePlace::root;
   rows.push_back({"per_layer_input_gate", Site::input_gate, hidden, part, ModuleCut::none});
   rows.push_back({"per_layer_projection", Site::input_projection, part, hidden, ModuleCut::none});
+  std::ranges::stable_sort(rows, {}, &AdaptedModule::site);
   spec.modules = ModuleTable(std::move(rows));
 }
 

@@ -13,8 +13,12 @@ std::string_view AdaptedModule::name() const {
 }
 
 ModuleTable::ModuleTable(std::vector<AdaptedModule> rows) : rows_(std::move(rows)) {
-  TANDEM_CHECK(std::ranges::is_sorted(rows_, {}, &AdaptedModule::site) && num_sites() <= kMaxSites,
-               "{} modules at {} sites", rows_.size(), num_sites());
+  TANDEM_CHECK(std::ranges::is_sorted(rows_, {}, &AdaptedModule::site) &&
+                   (rows_.empty() || index(rows_.back().site) < kMaxSites),
+               "{} modules", rows_.size());
+  for (const AdaptedModule& row : rows_) {
+    if (takes_offers(row.site)) num_sites_ = index(row.site) + 1;
+  }
   for (std::size_t site = 0; site < kMaxSites; ++site) {
     const auto of_site = [&](const AdaptedModule& row) { return index(row.site) == site; };
     const auto count = static_cast<std::size_t>(std::ranges::count_if(rows_, of_site));

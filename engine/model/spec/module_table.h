@@ -29,7 +29,15 @@ enum class Site : std::uint8_t {
   layer_inputs,
   input_gate,
   input_projection,
+  // The head's product with the normed rows that get logits, in the last layer's step. CPU workers
+  // take none of it, as their mailboxes have no room for a vocabulary.
+  head,
 };
+
+// True if CPU workers may compute deltas of the site for rows of a cold adapter.
+constexpr bool takes_offers(Site site) {
+  return site < Site::head;
+}
 
 // Bounds the arrays that hold a value for each site: a step copies them for every sequence and for
 // every layer, so they are not allocated.
@@ -44,22 +52,29 @@ enum class ModuleCut : std::uint8_t {
   none,     // every shard computes all of it
 };
 
+// The place of a module's path.
+enum class ModulePlace : std::uint8_t {
+  layer,  // below each layer
+  root,   // below the root of the model, beside the layers
+  top,    // beside the root
+};
+
 // A row of the table: one module of every layer that has it. A module outside of the layers counts
 // as one of the layer whose step computes it.
 struct AdaptedModule {
   // Counts columns in a layer of a model, or of a shard of it.
   using Columns = std::int64_t (*)(const ModelSpec& spec, const LayerSpec& layer);
 
-  // As in PEFT, within a layer ("self_attn.q_proj") or below the root of the model (`in_layers`).
+  // As in PEFT, below the place: "self_attn.q_proj".
   std::string path;
   Site site = Site::qkv;
-  Columns in = nullptr;
+  Columns in = nullptr;   // any number in layers that do not have the module
   Columns out = nullptr;  // 0 in layers that do not have the module
   ModuleCut cut = ModuleCut::columns;
   // The module of the checkpoint that has this one's rows among those of others of its site, in the
   // order of the table: "self_attn.qkv_proj". Adapters may name either. Empty: there is none.
   std::string fused_path = {};
-  bool in_layers = true;
+  ModulePlace place = ModulePlace::layer;
 
   std::string_view name() const;  // "q_proj"
 };
@@ -81,8 +96,9 @@ class ModuleTable {
   std::optional<std::size_t> find(std::string_view name) const;
   std::size_t row(std::string_view name) const;  // must exist
 
-  // Sites are numbered from 0; numbers of sites without modules count as well.
-  std::size_t num_sites() const { return rows_.empty() ? 0 : index(rows_.back().site) + 1; }
+  // The number of sites that take offers. They are numbered from 0; numbers of sites without
+  // modules count as well.
+  std::size_t num_sites() const { return num_sites_; }
   // The rows of a site: [first_of(site), end_of(site)).
   std::size_t first_of(Site site) const { return first_[index(site)]; }
   std::size_t end_of(Site site) const { return first_[index(site) + 1]; }
@@ -94,6 +110,7 @@ class ModuleTable {
   static constexpr std::size_t index(Site site) { return static_cast<std::size_t>(site); }
 
   std::vector<AdaptedModule> rows_;
+  std::size_t num_sites_ = 0;
   std::array<std::size_t, kMaxSites + 1> first_ = {};
 };
 

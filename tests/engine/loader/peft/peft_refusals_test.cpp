@@ -97,13 +97,25 @@ TEST_F(PeftAdapter, GivesUpOnAPatternThatTakesForEver) {
   EXPECT_THAT(message(lora("(([a-z.0-9_]+)+)+[A-Z]")), HasSubstr("cannot be used"));
 }
 
-TEST_F(PeftAdapter, RefusesTheEmbeddingAndTheHead) {
+TEST_F(PeftAdapter, RefusesAHeadOfOtherShapesOrWithoutItsTensors) {
   add_everywhere({"q_proj"});
   EXPECT_THAT(message(lora({"q_proj", "lm_head"})), HasSubstr("lm_head"));
+  add_matrix("base_model.model.lm_head.lora_A.weight", 4, base().hidden_size);
+  EXPECT_THAT(message(lora({"q_proj", "lm_head"})), HasSubstr("lora_B is missing"));
+  add_matrix("base_model.model.lm_head.lora_B.weight", base().vocab_size + 1, 4);
+  EXPECT_THAT(message(lora({"q_proj", "lm_head"})), HasSubstr("lora_B of lm_head"));
+  tensors_.erase("base_model.model.lm_head.lora_B.weight");
+  add_matrix("base_model.model.lm_head.lora_B.weight", base().vocab_size, 4);
+  EXPECT_EQ(message(lora({"q_proj", "lm_head"})), "accepted");
+  EXPECT_THAT(message(lora("all-linear")), HasSubstr("does not target"));
+}
+
+TEST_F(PeftAdapter, RefusesTheEmbedding) {
+  add_everywhere({"q_proj"});
   EXPECT_THAT(message(lora({"q_proj", "embed_tokens"})), HasSubstr("embed_tokens"));
   EXPECT_THAT(message(lora(".*")), HasSubstr("embedding"));
   add_matrix("base_model.model.lm_head.lora_A.weight", 4, 20);
-  EXPECT_THAT(message(lora({"q_proj"})), HasSubstr("lm_head"));
+  EXPECT_THAT(message(lora({"q_proj"})), HasSubstr("lm_head, which adapter_config.json does not"));
   tensors_.erase("base_model.model.lm_head.lora_A.weight");
   add_matrix("base_model.model.model.embed_tokens.lora_embedding_A", 4, 50);
   EXPECT_THAT(message(lora({"q_proj"})), HasSubstr("LoRA on the embedding"));
