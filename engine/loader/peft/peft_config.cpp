@@ -23,10 +23,9 @@ struct Reason {
   std::string_view why;
 };
 // These settings change what the adapter computes.
-constexpr std::array<Reason, 16> kRefusedWhenOn = {{
+constexpr std::array<Reason, 15> kRefusedWhenOn = {{
     {"use_dora", "DoRA is not supported"},
     {"lora_bias", "adapters with a bias are not supported"},
-    {"modules_to_save", "whole modules in an adapter are not supported"},
     {"fan_in_fan_out", "transposed base weights are not supported"},
     {"alora_invocation_tokens", "activated LoRA is not supported"},
     {"layer_replication", "replicated layers are not supported"},
@@ -43,7 +42,7 @@ constexpr std::array<Reason, 16> kRefusedWhenOn = {{
 }};
 // These settings are either read elsewhere, or record only how the adapter was initialised or
 // trained.
-constexpr std::array<std::string_view, 31> kHarmless = {
+constexpr std::array<std::string_view, 32> kHarmless = {
     "auto_mapping",
     "base_model_name_or_path",
     "bias",
@@ -60,6 +59,7 @@ constexpr std::array<std::string_view, 31> kHarmless = {
     "lora_dropout",
     "lora_ga_config",
     "merge_weights",
+    "modules_to_save",
     "megatron_core",
     "peft_type",
     "peft_version",
@@ -163,6 +163,11 @@ Status read_targets(const Fields& fields, PeftConfig& peft) {
   if (const OrderedJson* const excluded = fields.find("exclude_modules");
       excluded && !is_off(*excluded)) {
     TANDEM_ASSIGN(peft.excluded, read_module_set("exclude_modules", *excluded));
+  }
+  TANDEM_ASSIGN(peft.ties_embedding, fields.boolean("ensure_weight_tying", false));
+  if (const OrderedJson* const saved = fields.find("modules_to_save"); saved && !is_off(*saved)) {
+    if (!saved->is_array()) return invalid("'modules_to_save' must be a list of names");
+    TANDEM_ASSIGN(peft.saved, read_names("modules_to_save", *saved));
   }
   const OrderedJson* const targets = fields.find("target_modules");
   if (targets == nullptr) {

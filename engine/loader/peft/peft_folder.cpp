@@ -34,7 +34,7 @@ constexpr std::size_t kBlock = 16384;
 // "base_model.model.", and some leave the adapter's name, "default", before ".weight".
 struct TensorName {
   std::string_view path;
-  bool is_a;
+  enum class Part { a, b, whole } part;
 };
 
 Result<TensorName> parse_tensor_name(std::string_view name) {
@@ -43,23 +43,26 @@ Result<TensorName> parse_tensor_name(std::string_view name) {
     return name.find(part) != std::string_view::npos;
   };
   if (holds("lora_magnitude_vector")) return invalid("tensor '{}': DoRA is not supported", name);
-  if (holds("lora_embedding_")) {
-    return invalid("tensor '{}': LoRA on the embedding is not supported", name);
-  }
-  if (holds("modules_to_save")) {
-    return invalid("tensor '{}': whole modules in an adapter are not supported", name);
-  }
   if (name.ends_with(".bias")) {
     return invalid("tensor '{}': adapters with a bias are not supported", name);
   }
   std::string_view rest = name;
   if (rest.starts_with(kPrefix)) rest.remove_prefix(kPrefix.size());
-  for (const std::string_view ending : {".default.weight", ".weight"}) {
-    if (!rest.ends_with(ending)) continue;
-    const std::string_view stem = rest.substr(0, rest.size() - ending.size());
-    const bool is_a = stem.ends_with(".lora_A");
-    if (!is_a && !stem.ends_with(".lora_B")) continue;
-    return TensorName{stem.substr(0, stem.size() - 7), is_a};
+  // Removes the ending from `rest` if it is there.
+  const auto take = [&rest](std::string_view ending) {
+    if (!rest.ends_with(ending)) return false;
+    rest.remove_suffix(ending.size());
+    return true;
+  };
+  using enum TensorName::Part;
+  const bool is_weight = take(".weight");
+  take(".default");
+  if (take(is_weight ? ".lora_A" : ".lora_embedding_A")) return TensorName{rest, a};
+  if (take(is_weight ? ".lora_B" : ".lora_embedding_B")) return TensorName{rest, b};
+  if (is_weight) {
+    for (const std::string_view infix : {".modules_to_save", ".base_layer"}) take(infix);
+    const std::string_view module = rest.substr(rest.rfind('.') + 1);
+    if (module == "lm_head" || module == "embed_tokens") return TensorName{rest, whole};
   }
   return invalid("tensor '{}' is not A or B of a LoRA module", name);
 }
@@ -67,7 +70,8 @@ Result<TensorName> parse_tensor_name(std::string_view name) {
 struct Pair {
   const TensorInfo* a = nullptr;
   const TensorInfo* b = nullptr;
-  bool planned = false;
+  const TensorInfo* whole = nullptr;  // in place of the base's matrix
+  bool planned = false;               // its A and B are
 };
 using Pairs = std::map<std::string, Pair, std::less<>>;  // key: the module's path
 
@@ -78,27 +82,27 @@ Result<Pairs> pair_tensors(const SafetensorsHeader& header, const ModelSpec& spe
     const std::optional<std::string> path = path_in_text_model(spec, parsed.path);
     if (!path) continue;
     Pair& pair = pairs[*path];
-    const TensorInfo*& slot = parsed.is_a ? pair.a : pair.b;
+    using enum TensorName::Part;
+    const TensorInfo*& slot = parsed.part == a ? pair.a : parsed.part == b ? pair.b : pair.whole;
     if (slot != nullptr) return invalid("tensor '{}' is there under two names", name);
     slot = &info;
   }
   return pairs;
 }
 
-Status check_tensor(std::string_view path, std::string_view letter, const TensorInfo* info,
+// `tensor`: lora_A, lora_B or "the weight".
+Status check_tensor(std::string_view path, std::string_view tensor, const TensorInfo* info,
                     std::int64_t rows, std::int64_t cols) {
   if (info == nullptr) {
-    return invalid("{} is adapted according to adapter_config.json, but its lora_{} is missing",
-                   path, letter);
+    return invalid("{} is adapted according to adapter_config.json, but its {} is missing", path,
+                   tensor);
   }
   if (!info->dtype || *info->dtype == DType::i32) {
-    return invalid("lora_{} of {} is {}; it must be F32, F16 or BF16", letter, path,
-                   to_string(*info));
+    return invalid("{} of {} is {}; it must be F32, F16 or BF16", tensor, path, to_string(*info));
   }
   if (info->shape != std::vector{rows, cols}) {
-    return invalid(
-        "lora_{} of {} is {}; the base and the rank in adapter_config.json ask for [{}, {}]",
-        letter, path, to_string(*info), rows, cols);
+    return invalid("{} of {} is {}; the base and the rank in adapter_config.json ask for [{}, {}]",
+                   tensor, path, to_string(*info), rows, cols);
   }
   return {};
 }
@@ -120,9 +124,6 @@ bool is_never_computed(std::string_view path, const ModelSpec& spec) {
 // Explains a tensor that is not in the plan: the base lacks its module, or the module is not
 // targeted.
 Status explain_extra(std::string_view path, const ModelSpec& spec) {
-  if (path.ends_with("embed_tokens")) {
-    return invalid("there is LoRA on {}: the embedding is not supported", path);
-  }
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     for (std::size_t module = 0; module < spec.modules.size(); ++module) {
       if (module_out(spec, layer, module) == 0) continue;
@@ -185,16 +186,23 @@ Result<std::vector<PeftJob>> plan_jobs(const std::vector<PlannedModule>& plan, P
   std::vector<PeftJob> jobs;
   for (const PlannedModule& planned : plan) {
     Pair pair;
+    const bool is_whole = spec.modules[planned.module].is_whole();
     if (const auto it = pairs.find(planned.path); it != pairs.end()) {
-      it->second.planned = true;
+      it->second.planned = it->second.planned || !is_whole;
       pair = it->second;
     } else if (!planned.fused && !spec.modules[planned.module].fused_path.empty()) {
       continue;  // PEFT passes over the part of a fused module, which its model does not have
     }
     const RowsOfB rows = rows_of_b(spec, planned);
     const ModuleSide in = input_of_module(spec, planned.layer, planned.module);
-    TANDEM_TRY(check_tensor(planned.path, "A", pair.a, planned.rank, in.stored));
-    TANDEM_TRY(check_tensor(planned.path, "B", pair.b, rows.all, planned.rank));
+    if (is_whole) {
+      if (pair.whole == nullptr && !planned.saved) continue;
+      TANDEM_TRY(check_tensor(planned.path, "the weight", pair.whole, rows.all, planned.rank));
+      pair.a = pair.b = pair.whole;  // A has no columns
+    } else {
+      TANDEM_TRY(check_tensor(planned.path, "lora_A", pair.a, planned.rank, in.stored));
+      TANDEM_TRY(check_tensor(planned.path, "lora_B", pair.b, rows.all, planned.rank));
+    }
     const AdapterMatrix& matrix =
         append_matrix(adapter, spec, planned.layer, planned.module, planned.rank);
     jobs.push_back(
@@ -214,7 +222,9 @@ Result<std::vector<PeftJob>> plan_jobs(const std::vector<PlannedModule>& plan, P
          .matrix = matrix});
   }
   for (const auto& [path, pair] : pairs) {
-    if (!pair.planned && !is_never_computed(path, spec)) return explain_extra(path, spec);
+    const bool is_lora = pair.a != nullptr || pair.b != nullptr;
+    if (is_lora && !pair.planned && !is_never_computed(path, spec))
+      return explain_extra(path, spec);
   }
   if (jobs.empty()) return invalid("the adapter adapts no module of the base");
   return jobs;
@@ -416,6 +426,11 @@ Status PeftFolder::check_finite(const PeftJob& job, const std::byte* bytes,
   for (const auto& [letter, begin, count] :
        {std::tuple('A', job.matrix.a_offset, a), std::tuple('B', job.matrix.b_offset, b)}) {
     if (all_finite(bytes + begin, count, dtype_)) continue;
+    if (spec.modules[job.module].is_whole()) {
+      return with_path(
+          invalid("the weight of {} holds a NaN, an infinity, or a value beyond the range of {}",
+                  module_path(spec, job.layer, job.module), to_string(dtype_)));
+    }
     return with_path(
         invalid("lora_{} of {} holds a NaN, an infinity, or a value beyond the range of {}", letter,
                 module_path(spec, job.layer, job.module), to_string(dtype_)));

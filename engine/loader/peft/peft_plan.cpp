@@ -25,13 +25,22 @@ Result<bool> is_excluded(const PeftConfig& peft, std::string_view path) {
   return match != Match::none;
 }
 
-Status refuse_embedding(const PeftConfig& peft) {
-  constexpr std::string_view kPath = "model.embed_tokens";
-  if (peft.all_linear) return {};
-  TANDEM_ASSIGN(const bool excluded, is_excluded(peft, kPath));
-  TANDEM_ASSIGN(const Match match, peft.targets.match(kPath));
-  if (match == Match::none || excluded) return {};
-  return invalid("'target_modules' includes {}: LoRA on the embedding is not supported", kPath);
+bool is_saved(const PeftConfig& peft, std::string_view path) {
+  return std::ranges::any_of(peft.saved,
+                             [&](const std::string& name) { return path.ends_with(name); });
+}
+
+Status check_saved(const PeftConfig& peft, const ModelSpec& spec) {
+  for (const std::string& name : peft.saved) {
+    const auto may_be_whole = [&](const AdaptedModule& row) {
+      return row.is_whole() && std::string_view("model." + row.path).ends_with(name);
+    };
+    if (std::ranges::any_of(spec.modules, may_be_whole)) continue;
+    return invalid(
+        "'modules_to_save' names {}: whole modules are supported for the embedding and the head",
+        name.substr(0, 100));
+  }
+  return {};
 }
 
 // PEFT uses layers_pattern as a part of a regular expression.
@@ -79,7 +88,6 @@ std::set<std::string, std::less<>> names_in(const ModelSpec& spec) {
       names.emplace(path);
     }
   };
-  add("model.embed_tokens");
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     for (std::size_t module = 0; module < spec.modules.size(); ++module) {
       if (module_out(spec, layer, module) == 0) continue;
@@ -126,10 +134,27 @@ struct Target {
   bool fused = false;                  // as PlannedModule::fused
 };
 
+// The embedding or the head, if the other is targeted and the adapter keeps them tied.
+Result<bool> is_tied_to_target(const PeftConfig& peft, const ModelSpec& spec, Site site) {
+  if (!peft.ties_embedding || !spec.tie_word_embeddings) return false;
+  for (std::size_t m = 0; m < spec.modules.size(); ++m) {
+    const Site other = spec.modules[m].site;
+    if (other == site || (other != Site::embedding && other != Site::head)) continue;
+    return is_any_targeted(peft, {}, -1, spellings_of(spec, module_path(spec, 0, m)));
+  }
+  return false;
+}
+
 // A fused module goes before its part, as it is the one that the base has.
 Result<Target> find_target(const PeftConfig& peft, const std::vector<PythonRegex>& patterns,
                            const ModelSpec& spec, std::int64_t layer, std::size_t module) {
-  if (peft.all_linear && !takes_offers(spec.modules[module].site)) return Target();
+  const Site site = spec.modules[module].site;
+  if (!takes_offers(site)) {
+    const std::string path = module_path(spec, layer, module);
+    if (peft.all_linear || is_saved(peft, path)) return Target();
+    TANDEM_ASSIGN(const bool tied, is_tied_to_target(peft, spec, site));
+    if (tied) return Target{{path}};
+  }
   // A list of layers leaves out a module outside of them, as PEFT finds no layer in its path.
   const std::int64_t in_path = spec.modules[module].place == ModulePlace::layer ? layer : -1;
   for (const bool fused : {true, false}) {
@@ -179,7 +204,7 @@ std::optional<std::string> path_in_text_model(const ModelSpec& spec, std::string
   for (const TextModelPlace& place : kTextModelPlaces) {
     if (path.starts_with(place.root)) return below_root(path.substr(place.root.size()));
   }
-  if (path.starts_with("layers.")) return below_root(path);
+  if (path.starts_with("layers.") || path == "embed_tokens") return below_root(path);
   constexpr std::string_view kRoot = "model.";
   if (path.starts_with("model.layers.")) return below_root(path.substr(kRoot.size()));
   if (!spec.names.multimodal) return std::string(path);
@@ -191,13 +216,20 @@ std::optional<std::string> path_in_text_model(const ModelSpec& spec, std::string
 }
 
 Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const ModelSpec& spec) {
-  TANDEM_TRY(refuse_embedding(peft));
+  TANDEM_TRY(check_saved(peft, spec));
   TANDEM_TRY(check_base_has_layers(peft, spec));
   TANDEM_ASSIGN(const std::vector<PythonRegex> patterns, layer_patterns(peft));
   std::vector<PlannedModule> plan;
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     for (std::size_t module = 0; module < spec.modules.size(); ++module) {
       if (module_out(spec, layer, module) == 0) continue;
+      if (const AdaptedModule& row = spec.modules[module]; row.is_whole()) {
+        std::string path = module_path(spec, layer, module);
+        const bool saved = is_saved(peft, path);
+        plan.push_back(
+            {layer, module, std::move(path), false, row.width(spec, spec.layer(layer)), 1, saved});
+        continue;
+      }
       TANDEM_ASSIGN(Target target, find_target(peft, patterns, spec, layer, module));
       if (target.spellings.empty()) continue;
       TANDEM_ASSIGN(const auto own_rank, find_any(peft.rank_pattern, target.spellings));
@@ -209,7 +241,6 @@ Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const Mo
                       alpha / (peft.use_rslora ? std::sqrt(r) : r)});
     }
   }
-  if (plan.empty()) return invalid("the adapter adapts no module of the base");
   return plan;
 }
 

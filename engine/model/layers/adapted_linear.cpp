@@ -179,22 +179,61 @@ void run(LayerStep& step, const AdaptedLinear& linear) {
   if (offered) accept(step, linear, args);
 }
 
-void add_head_deltas(LayerStep& step, const TensorView& x, const TensorView& logits) {
+bool adapts(const LayerStep& step, Site site) {
+  return step.input.num_segments > 0 && step.input.adapted.has(site) &&
+         step.part.spec.modules.num_of(site) > 0;
+}
+
+void adapt_embedding(LayerStep& step, float scale) {
+  const ModelSpec& spec = step.part.spec;
   const StepInput& input = step.input;
-  if (step.part.spec.modules.num_of(Site::head) == 0 || !input.adapted.has(Site::head) ||
-      input.num_sampled_segments == 0) {
-    return;
+  const TensorView& residual = step.work.residual;
+  const auto args_of = [&](Site site) {
+    LoraArgs args = args_at(step, 0, site);
+    args.x = {nullptr, step.part.dtype, {residual.rows(), spec.vocab_size}};
+    args.num_modules = 1;
+    args.out[0] = residual;
+    args.rows = input.lora_rows;
+    args.num_rows = input.num_lora_rows;
+    args.segments = input.segments;
+    args.num_segments = input.num_segments;
+    args.max_count = input.max_count;
+    args.ids = input.ids;
+    args.id_scale = scale;
+    return args;
+  };
+  if (adapts(step, Site::whole_embedding)) {
+    LoraArgs args = args_of(Site::whole_embedding);
+    args.part = LoraPart::replace;
+    step.stream.lora(args);
   }
-  LoraArgs args = args_at(step, step.part.spec.num_layers() - 1, Site::head);
-  args.x = x;
-  args.num_modules = 1;
-  args.out[0] = logits;
-  args.rows = input.sampled_lora_rows;
-  args.num_rows = input.num_sampled_lora_rows;
-  args.segments = input.sampled_segments;
-  args.num_segments = input.num_sampled_segments;
-  args.max_count = input.max_sampled_count;
-  step.stream.lora(args);
+  if (adapts(step, Site::embedding)) {
+    LoraArgs args = args_of(Site::embedding);
+    args.v = narrow(step.work.lookup, input.num_rows, lora_share(args.max_rank, 1));
+    args.part = LoraPart::shrink;
+    step.stream.lora(args);
+    args.ids = nullptr;
+    args.part = LoraPart::expand;
+    step.stream.lora(args);
+  }
+}
+
+void adapt_head(LayerStep& step, const TensorView& x, const TensorView& logits) {
+  const StepInput& input = step.input;
+  for (const Site site : {Site::whole_head, Site::head}) {
+    if (!adapts(step, site) || input.num_sampled_segments == 0) continue;
+    LoraArgs args = args_at(step, step.part.spec.num_layers() - 1, site);
+    args.x = x;
+    args.num_modules = 1;
+    args.out[0] = logits;
+    args.rows = input.sampled_lora_rows;
+    args.num_rows = input.num_sampled_lora_rows;
+    args.segments = input.sampled_segments;
+    args.num_segments = input.num_sampled_segments;
+    args.max_count = input.max_sampled_count;
+    if (site == Site::whole_head) args.part = LoraPart::replace;
+    step.stream.lora(args);
+  }
 }
 
 }  // namespace tandem

@@ -26,7 +26,8 @@ ModuleTable::ModuleTable(std::vector<AdaptedModule> rows) : rows_(std::move(rows
     first_[site + 1] = first_[site] + count;
   }
   for (std::size_t m = 0; m < rows_.size(); ++m) {
-    TANDEM_CHECK(find(rows_[m].name()) == m, "two modules are named {}", rows_[m].name());
+    TANDEM_CHECK(rows_[m].is_whole() || find(rows_[m].name()) == m, "two modules are named {}",
+                 rows_[m].name());
   }
 }
 
@@ -35,7 +36,8 @@ void ModuleTable::fuse(Site site, std::string_view fused_path) {
 }
 
 std::optional<std::size_t> ModuleTable::find(std::string_view name) const {
-  const auto found = std::ranges::find(rows_, name, &AdaptedModule::name);
+  const auto found = std::ranges::find_if(
+      rows_, [&](const AdaptedModule& row) { return !row.is_whole() && row.name() == name; });
   if (found == rows_.end()) return std::nullopt;
   return static_cast<std::size_t>(found - rows_.begin());
 }

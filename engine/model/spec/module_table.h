@@ -29,19 +29,23 @@ enum class Site : std::uint8_t {
   layer_inputs,
   input_gate,
   input_projection,
-  // The head's product with the normed rows that get logits, in the last layer's step. CPU workers
-  // take none of it, as their mailboxes have no room for a vocabulary.
+  // The embedding, which counts as the first layer's, and the head's product with the normed rows
+  // that get logits, the last layer's. CPU workers take none of them, as their mailboxes have no
+  // room for a vocabulary. The first two replace the base's matrix.
+  whole_embedding,
+  whole_head,
+  embedding,
   head,
 };
 
 // True if CPU workers may compute deltas of the site for rows of a cold adapter.
 constexpr bool takes_offers(Site site) {
-  return site < Site::head;
+  return site < Site::whole_embedding;
 }
 
 // Bounds the arrays that hold a value for each site: a step copies them for every sequence and for
 // every layer, so they are not allocated.
-inline constexpr std::size_t kMaxSites = 8;
+inline constexpr std::size_t kMaxSites = 11;
 // Kernels and mailboxes have room for so many modules (LoraModules, GroupJob).
 inline constexpr std::size_t kMaxModulesOfSite = 3;
 
@@ -70,12 +74,16 @@ struct AdaptedModule {
   Site site = Site::qkv;
   Columns in = nullptr;   // any number in layers that do not have the module
   Columns out = nullptr;  // 0 in layers that do not have the module
+  // Of a module that is a whole matrix [out, width] in adapters, which replaces the base's: kept as
+  // B with `width` for a rank, beside an A without columns (`in` is 0). Null: the module is LoRA.
+  Columns width = nullptr;
   ModuleCut cut = ModuleCut::columns;
   // The module of the checkpoint that has this one's rows among those of others of its site, in the
   // order of the table: "self_attn.qkv_proj". Adapters may name either. Empty: there is none.
   std::string fused_path = {};
   ModulePlace place = ModulePlace::layer;
 
+  bool is_whole() const { return width != nullptr; }
   std::string_view name() const;  // "q_proj"
 };
 
@@ -93,8 +101,8 @@ class ModuleTable {
   auto end() const { return rows_.end(); }
   // All modules of the site are rows of this module of the checkpoint.
   void fuse(Site site, std::string_view fused_path);
-  std::optional<std::size_t> find(std::string_view name) const;
-  std::size_t row(std::string_view name) const;  // must exist
+  std::optional<std::size_t> find(std::string_view name) const;  // a LoRA module
+  std::size_t row(std::string_view name) const;                  // must exist
 
   // The number of sites that take offers. They are numbered from 0; numbers of sites without
   // modules count as well.

@@ -22,16 +22,27 @@ std::vector<std::string> names_at(const ModuleTable& table, Site site) {
   return names;
 }
 
-TEST(ModuleTable, OfADecoderHasSevenModulesOfEachLayerAndTheHeadInTheLast) {
+TEST(ModuleTable, OfADecoderHasSevenModulesOfEachLayerTheEmbeddingAndTheHead) {
   const ModelSpec spec = small_model(2);
   const ModuleTable& table = spec.modules;
-  EXPECT_EQ(table.size(), 8U);
+  EXPECT_EQ(table.size(), 11U);
   EXPECT_EQ(table.num_sites(), 4U);
   const std::size_t head = table.row("lm_head");
   EXPECT_EQ(table[head].place, ModulePlace::top);
   EXPECT_EQ(module_out(spec, 0, head), 0);
   EXPECT_EQ(module_out(spec, 1, head), spec.vocab_size);
   EXPECT_EQ(module_in(spec, 1, head), spec.hidden_size);
+  const std::size_t embedding = table.row("embed_tokens");
+  EXPECT_EQ(table[embedding].place, ModulePlace::root);
+  EXPECT_EQ(module_in(spec, 0, embedding), spec.vocab_size);
+  EXPECT_EQ(module_out(spec, 0, embedding), spec.hidden_size);
+  EXPECT_EQ(module_out(spec, 1, embedding), 0);
+  for (const Site site : {Site::whole_embedding, Site::whole_head}) {
+    const AdaptedModule& whole = table[table.first_of(site)];
+    EXPECT_TRUE(whole.is_whole());
+    EXPECT_FALSE(takes_offers(site));
+    EXPECT_EQ(whole.width(spec, spec.layer(0)), spec.hidden_size);
+  }
   EXPECT_THAT(names_at(table, Site::qkv), ElementsAre("q_proj", "k_proj", "v_proj"));
   EXPECT_THAT(names_at(table, Site::o), ElementsAre("o_proj"));
   EXPECT_THAT(names_at(table, Site::gate_up), ElementsAre("gate_proj", "up_proj"));
