@@ -106,7 +106,9 @@ TEST_F(PeftAdapter, RefusesAHeadOfOtherShapesOrWithoutItsTensors) {
   tensors_.erase("base_model.model.lm_head.lora_B.weight");
   add_matrix("base_model.model.lm_head.lora_B.weight", base().vocab_size, 4);
   EXPECT_EQ(message(lora({"q_proj", "lm_head"})), "accepted");
-  EXPECT_THAT(message(lora("all-linear")), HasSubstr("does not target"));
+  add_everywhere({"k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"});
+  EXPECT_THAT(message(lora("all-linear")),
+              HasSubstr("lm_head, which adapter_config.json does not"));
 }
 
 TEST_F(PeftAdapter, RefusesAnEmbeddingOfOtherShapes) {
