@@ -232,7 +232,11 @@ void check_args(const LoraArgs& args) {
     TANDEM_CHECK(args.out[m].rows() == args.x.rows(), "out {} for x {}", to_string(args.out[m]),
                  to_string(args.x));
   }
-  if (args.part == LoraPart::whole) return;
+  TANDEM_CHECK(args.ids == nullptr || (args.num_modules == 1 && args.part != LoraPart::whole),
+               "ids for {} modules", args.num_modules);
+  TANDEM_CHECK(args.part != LoraPart::replace || args.num_modules == 1, "{} modules",
+               args.num_modules);
+  if (args.part == LoraPart::whole || args.part == LoraPart::replace) return;
   is_matrix(args.v);
   TANDEM_CHECK(args.num_shares >= 1 && args.share >= 0 && args.share < args.num_shares,
                "share {} of {}", args.share, args.num_shares);

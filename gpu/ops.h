@@ -276,8 +276,9 @@ struct LoraModules {
   LoraPages pages;
 };
 
-// The part of a LoRA operation to compute: all of it, or only v = x A^T, or only y += v B^T.
-enum class LoraPart : std::uint8_t { whole, shrink, expand };
+// The part of a LoRA operation to compute: all of it, or only v = x A^T, or only y += v B^T; or
+// y = x B^T, for B that is a whole weight of the adapter's own.
+enum class LoraPart : std::uint8_t { whole, shrink, expand, replace };
 
 // The number of an adapter's ranks that each of `num_shares` devices computes when they share them:
 // a multiple of four, which is 16 bytes of v. The last devices may have fewer, or none.
@@ -298,6 +299,13 @@ constexpr std::int32_t lora_share(std::int32_t rank, std::int32_t num_shares) {
 //   expand  out[m][t, o] += sum over shares s and j < n of v[t, (s M + m) w + j] B[o', s n + j],
 //           o' = first_column + o. v: [T, num_shares M w], the shares one after another
 // The other elements of v (other rows, ranks past the adapter's) are not read, but may be written.
+//
+// Replacing, with a rank of x's width (max_rank is not read, and ranks may be any):
+//   replace  out[0][t] = x[t] B^T; rows whose adapter does not have the module keep what they hold
+//
+// With `ids`, x is not in memory, and one module of an embedding's tokens is computed:
+//   shrink   row t of x is id_scale times the unit vector of ids[t], one of x.cols()
+//   replace  out[0][t] = id_scale B[ids[t]], B [x.cols(), rank]; `out` has `rank` columns
 struct LoraArgs : LoraModules {
   TensorView x;              // [T, in], compute dtype; for `expand` only the dtype matters
   const std::int32_t* rows;  // [num_rows], each row in at most one segment
@@ -313,8 +321,10 @@ struct LoraArgs : LoraModules {
   LoraPart part = LoraPart::whole;
   TensorView v;  // for the halves: f32, dense, rows of whole 16 bytes
   std::int32_t num_shares = 1;
-  std::int32_t share = 0;         // for shrink: the index of this share
-  std::int32_t first_column = 0;  // for expand: the row of B that belongs to column 0 of out[m]
+  std::int32_t share = 0;             // for shrink: the index of this share
+  std::int32_t first_column = 0;      // for expand: the row of B that belongs to column 0 of out[m]
+  const std::int32_t* ids = nullptr;  // [T], each in [0, x.cols())
+  float id_scale = 1;
 };
 
 // The handoff of cold adapters to CPU workers (docs/architecture.md, "A cold layer, from offer to

@@ -56,7 +56,7 @@ std::vector<AdapterStrip> strips_of_layer(const Adapter& adapter, const Adapter&
     if (parts.a && cut == ModuleCut::rows && !shard.is_whole()) {
       const std::size_t pitch = static_cast<std::size_t>(module_in(spec, number, m)) * element;
       append(strips, {to.a_offset, from.a_offset + rank * in, in, rows, pitch});
-    } else if (parts.a) {
+    } else if (parts.a && in > 0) {
       append(strips, {to.a_offset, from.a_offset, in * rows});
     }
     if (!parts.b) continue;

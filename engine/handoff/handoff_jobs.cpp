@@ -59,6 +59,7 @@ MailboxShape mailbox_shape(const ModelSpec& spec, DType dtype, std::int32_t max_
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     std::array<std::uint32_t, kMaxSites> out = {};
     for (std::size_t m = 0; m < spec.modules.size(); ++m) {
+      if (!takes_offers(spec.modules[m].site)) continue;
       std::uint32_t& of_site = out[static_cast<std::size_t>(spec.modules[m].site)];
       of_site += static_cast<std::uint32_t>(module_out(spec, layer, m));
       shape.max_in = std::max(shape.max_in, static_cast<std::uint32_t>(module_in(spec, layer, m)));

@@ -198,6 +198,14 @@ ColdAdapter HandoffPlanner::times_of(const AdapterRows& cold, const ArrivingAdap
   return times;
 }
 
+// Adapters with modules outside of the sites that take offers are waited for, layer by layer.
+bool takes_offers(const Adapter& adapter) {
+  for (std::size_t site = 0; site < kMaxSites; ++site) {
+    if (!takes_offers(static_cast<Site>(site)) && adapter.site_ranks[site] > 0) return false;
+  }
+  return true;
+}
+
 // Candidates with few rows come first, as in the planner.
 std::vector<HandoffPlanner::Candidate> HandoffPlanner::choose(
     std::span<const AdapterRows> cold, std::span<const MailboxWorkers> workers,
@@ -223,7 +231,9 @@ std::vector<HandoffPlanner::Candidate> HandoffPlanner::choose(
   for (Candidate& candidate : candidates) {
     const std::size_t box = candidate.place.arena;
     if (groups == max_groups_) break;
-    if (candidate.cold->rows > room[box]) continue;
+    if (candidate.cold->rows > room[box] || !takes_offers(candidate.cold->adapter->contents())) {
+      continue;
+    }
     candidate.times.may_hand_over = true;
     candidate.workers = workers[box];
     candidate.first_row = max_rows_ - room[box];

@@ -50,7 +50,7 @@ AdapterMatrix& append_matrix(Adapter& adapter, const ModelSpec& spec, std::int64
   matrix.b_offset = align_up(matrix.a_offset + a_bytes, kAdapterAlignment);
   const auto b_bytes = static_cast<std::uint64_t>(matrix.b_stride * out) * element;
   adapter.num_bytes = align_up(matrix.b_offset + b_bytes, kAdapterAlignment);
-  adapter.max_rank = std::max(adapter.max_rank, matrix.rank);
+  adapter.max_rank = std::max(adapter.max_rank, row.is_whole() ? 1 : matrix.rank);
   std::int32_t ranks = 0;
   for (std::size_t m = table.first_of(row.site); m < table.end_of(row.site); ++m) {
     ranks += of_layer[m].rank;
@@ -59,8 +59,8 @@ AdapterMatrix& append_matrix(Adapter& adapter, const ModelSpec& spec, std::int64
   most = std::max(most, ranks);
   if (std::ranges::find(adapter.modules, row.name()) == adapter.modules.end()) {
     const auto row_of = [&](const std::string& name) { return table.row(name); };
-    adapter.modules.emplace(std::ranges::lower_bound(adapter.modules, module, {}, row_of),
-                            row.name());
+    adapter.modules.emplace(
+        std::ranges::lower_bound(adapter.modules, table.row(row.name()), {}, row_of), row.name());
   }
   return matrix;
 }

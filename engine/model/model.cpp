@@ -155,10 +155,11 @@ void Model::compute(Stream& stream, const StepInput& input, const KvCache& cache
   step.drops_rows = first_with_fewer_rows(step) > 0 && may_drop_rows(step);
   const bool ends_early = step.drops_rows && input.num_logits == 0;
   compute_angles(step);
+  if (adapters.waits != nullptr) adapters.waits->before(0, stream);  // it has the embedding, too
   embed(step, weights_, input_of_attention(layer(0)));
   if (part_.spec.layer_input_size() > 0) keep_embedding(step);
   for (std::int64_t index = 0; index < num_layers; ++index) {
-    if (adapters.waits != nullptr) adapters.waits->before(index, stream);
+    if (adapters.waits != nullptr && index > 0) adapters.waits->before(index, stream);
     if (ends_early && index > first_with_fewer_rows(step)) continue;  // loads are waited for alike
     compute_layer(step, index);
   }

@@ -27,6 +27,7 @@ class LayerSum {
     load_.a_elsewhere += rank * (in - in_here) * element_bytes_;
     load_.b_elsewhere += (out - out_here) * b_stride * element_bytes_;
     load_.modules += 1;
+    if (!takes_offers(row.site)) return;
     load_.ranks += static_cast<std::int32_t>(rank);
     load_.out_elements += out;
     const std::uint32_t site = 1U << static_cast<unsigned>(row.site);  // computed as one product

@@ -38,11 +38,16 @@ inline std::string write_peft_adapter(const TempDir& dir, const std::string& nam
       const std::int64_t out = module_out(config, layer, module);
       if (out == 0) continue;
       const AdaptedModule& row = config.modules[module];
-      const std::string path =
-          "base_model.model.model." +
-          (row.in_layers ? fmt::format("layers.{}.{}", layer, row.path) : row.path);
-      weights.add(path + ".lora_A.weight", DType::f32, {rank, in}, values(rank * in));
-      weights.add(path + ".lora_B.weight", DType::f32, {out, rank}, values(out * rank));
+      const bool is_embedding = row.site == Site::embedding;
+      const std::string_view root = row.place == ModulePlace::top ? "" : "model.";
+      const std::string_view ending = is_embedding ? "" : ".weight";
+      const auto name_of = [&](std::string_view letter) {
+        return fmt::format("base_model.model.{}{}{}.lora_{}{}{}", root,
+                           row.place == ModulePlace::layer ? fmt::format("layers.{}.", layer) : "",
+                           row.path, is_embedding ? "embedding_" : "", letter, ending);
+      };
+      weights.add(name_of("A"), DType::f32, {rank, in}, values(rank * in));
+      weights.add(name_of("B"), DType::f32, {out, rank}, values(out * rank));
     }
   }
   dir.write(name + "/adapter_config.json",

@@ -30,7 +30,7 @@ inline ModelSpec uneven_model(std::int64_t num_layers, std::mt19937& random) {
   using Layer = const LayerSpec&;
   std::vector<AdaptedModule> rows(spec.modules.begin(), spec.modules.end());
   for (AdaptedModule& row : rows) {
-    row.site = static_cast<Site>(static_cast<int>(row.site) + 1);
+    if (takes_offers(row.site)) row.site = static_cast<Site>(static_cast<int>(row.site) + 1);
     if (row.name() != "v_proj") continue;
     row.out = [](Model, Layer layer) {
       return layer.attention.window == 0 ? layer.attention.kv_size() : 0;

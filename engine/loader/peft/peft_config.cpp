@@ -23,9 +23,8 @@ struct Reason {
   std::string_view why;
 };
 // These settings change what the adapter computes.
-constexpr std::array<Reason, 14> kRefusedWhenOn = {{
+constexpr std::array<Reason, 13> kRefusedWhenOn = {{
     {"use_dora", "DoRA is not supported"},
-    {"modules_to_save", "whole modules in an adapter are not supported"},
     {"fan_in_fan_out", "transposed base weights are not supported"},
     {"layer_replication", "replicated layers are not supported"},
     {"trainable_token_indices", "trained tokens (embedding) are not supported"},
@@ -41,7 +40,7 @@ constexpr std::array<Reason, 14> kRefusedWhenOn = {{
 }};
 // These settings are either read elsewhere, or record only how the adapter was initialised or
 // trained.
-constexpr std::array<std::string_view, 33> kHarmless = {
+constexpr std::array<std::string_view, 34> kHarmless = {
     "alora_invocation_tokens",
     "auto_mapping",
     "base_model_name_or_path",
@@ -60,6 +59,7 @@ constexpr std::array<std::string_view, 33> kHarmless = {
     "lora_dropout",
     "lora_ga_config",
     "merge_weights",
+    "modules_to_save",
     "megatron_core",
     "peft_type",
     "peft_version",
@@ -163,6 +163,11 @@ Status read_targets(const Fields& fields, PeftConfig& peft) {
   if (const OrderedJson* const excluded = fields.find("exclude_modules");
       excluded && !is_off(*excluded)) {
     TANDEM_ASSIGN(peft.excluded, read_module_set("exclude_modules", *excluded));
+  }
+  TANDEM_ASSIGN(peft.ties_embedding, fields.boolean("ensure_weight_tying", false));
+  if (const OrderedJson* const saved = fields.find("modules_to_save"); saved && !is_off(*saved)) {
+    if (!saved->is_array()) return invalid("'modules_to_save' must be a list of names");
+    TANDEM_ASSIGN(peft.saved, read_names("modules_to_save", *saved));
   }
   const OrderedJson* const targets = fields.find("target_modules");
   if (targets == nullptr) {

@@ -28,7 +28,9 @@ struct PeftConfig {
   bool all_linear = false;  // replaces `targets`
   ModuleSet targets;
   ModuleSet excluded;
-  std::vector<std::int64_t> layers;         // layers_to_transform; empty means all
+  std::vector<std::string> saved;    // modules_to_save: ends of paths, not only of whole parts
+  bool ties_embedding = false;       // ensure_weight_tying: embedding and head change together
+  std::vector<std::int64_t> layers;  // layers_to_transform; empty means all
   std::vector<std::string> layers_pattern;  // names of the list of layers; empty means any
   PatternMap rank_pattern;
   PatternMap alpha_pattern;
@@ -37,8 +39,7 @@ struct PeftConfig {
 };
 
 // Refuses, by name, every setting that would change the maths: other PEFT types, DoRA,
-// modules_to_save, initialisations that alter the base, and unknown settings that are neither a
-// text nor a number.
+// initialisations that alter the base, and unknown settings that are neither a text nor a number.
 Result<PeftConfig> parse_peft_config(const OrderedJson& json);
 
 struct PlannedModule {
@@ -46,13 +47,15 @@ struct PlannedModule {
   std::size_t module;  // row of the base's ModuleTable
   std::string path;    // the adapted module's, below the root of a text model
   bool fused;          // it is AdaptedModule::fused_path: A is shared, and B has rows for others
-  std::int64_t rank;   // 1..kMaxAdapterRank
+  std::int64_t rank;   // 1..kMaxAdapterRank; the width of a whole matrix
   double scale;        // alpha / rank, or alpha / sqrt(rank)
+  bool saved = false;  // a whole matrix that modules_to_save names
 };
 
 // Returns the modules of the base that the adapter adapts, by layer and then in the order of its
-// ModuleTable; at least one. Refuses layers and tokens that the base does not have, and adapted
-// embeddings and heads.
+// ModuleTable, and every module that may be a whole matrix: the file decides whether those are
+// there that are not `saved`. Refuses layers and tokens that the base does not have, and saved
+// modules other than the embedding and the head.
 Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const ModelSpec& spec);
 // Returns the names in the list `target_modules` that match no module of the base. Trainers use one
 // list for many model families, and PEFT skips names that the base lacks.

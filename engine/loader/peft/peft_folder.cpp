@@ -33,7 +33,7 @@ constexpr std::size_t kBlock = 16384;
 // The parts "model.layers.0.self_attn.q_proj" and "A" of the name
 // "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight". Some tools leave out
 // "base_model.model.", and some leave the adapter's name, "default", before ".weight".
-enum class PairPart : std::uint8_t { a, b, bias };
+enum class PairPart : std::uint8_t { a, b, bias, whole };
 struct TensorName {
   std::string_view path;
   PairPart part;
@@ -45,29 +45,30 @@ Result<TensorName> parse_tensor_name(std::string_view name) {
     return name.find(part) != std::string_view::npos;
   };
   if (holds("lora_magnitude_vector")) return invalid("tensor '{}': DoRA is not supported", name);
-  if (holds("lora_embedding_")) {
-    return invalid("tensor '{}': LoRA on the embedding is not supported", name);
-  }
-  if (holds("modules_to_save")) {
-    return invalid("tensor '{}': whole modules in an adapter are not supported", name);
-  }
   std::string_view rest = name;
   if (rest.starts_with(kPrefix)) rest.remove_prefix(kPrefix.size());
-  for (const std::string_view ending : {".default.weight", ".weight", ".default.bias", ".bias"}) {
-    if (!rest.ends_with(ending)) continue;
-    const std::string_view stem = rest.substr(0, rest.size() - ending.size());
-    const bool is_bias = ending.ends_with("bias");
-    const bool is_a = !is_bias && stem.ends_with(".lora_A");
-    if (!is_a && !stem.ends_with(".lora_B")) continue;
-    return TensorName{stem.substr(0, stem.size() - 7), is_a      ? PairPart::a
-                                                       : is_bias ? PairPart::bias
-                                                                 : PairPart::b};
-  }
-  if (name.ends_with(".bias")) {
+  // Removes the ending from `rest` if it is there.
+  const auto take = [&rest](std::string_view ending) {
+    if (!rest.ends_with(ending)) return false;
+    rest.remove_suffix(ending.size());
+    return true;
+  };
+  const bool is_weight = take(".weight");
+  const bool is_bias = !is_weight && take(".bias");
+  take(".default");
+  if (is_bias) {
+    if (take(".lora_B")) return TensorName{rest, PairPart::bias};
     return invalid(
         "tensor '{}': biases that replace the base's ('bias': all or lora_only) are not "
         "supported",
         name);
+  }
+  if (take(is_weight ? ".lora_A" : ".lora_embedding_A")) return TensorName{rest, PairPart::a};
+  if (take(is_weight ? ".lora_B" : ".lora_embedding_B")) return TensorName{rest, PairPart::b};
+  if (is_weight) {
+    for (const std::string_view infix : {".modules_to_save", ".base_layer"}) take(infix);
+    const std::string_view module = rest.substr(rest.rfind('.') + 1);
+    if (module == "lm_head" || module == "embed_tokens") return TensorName{rest, PairPart::whole};
   }
   return invalid("tensor '{}' is not A or B of a LoRA module", name);
 }
@@ -76,10 +77,21 @@ struct Pair {
   const TensorInfo* a = nullptr;
   const TensorInfo* b = nullptr;
   const TensorInfo* bias = nullptr;
-  bool planned = false;
+  const TensorInfo* whole = nullptr;  // in place of the base's matrix
+  bool planned = false;               // its A and B are
 
   const TensorInfo*& part(PairPart which) {
-    return which == PairPart::a ? a : which == PairPart::b ? b : bias;
+    switch (which) {
+      case PairPart::a:
+        return a;
+      case PairPart::b:
+        return b;
+      case PairPart::bias:
+        return bias;
+      case PairPart::whole:
+        return whole;
+    }
+    TANDEM_CHECK(false, "part {}", static_cast<int>(which));
   }
 };
 using Pairs = std::map<std::string, Pair, std::less<>>;  // key: the module's path
@@ -98,19 +110,19 @@ Result<Pairs> pair_tensors(const SafetensorsHeader& header, const ModelSpec& spe
   return pairs;
 }
 
-Status check_tensor(std::string_view path, std::string_view letter, const TensorInfo* info,
+// `tensor`: lora_A, lora_B, lora_B.bias or "the weight".
+Status check_tensor(std::string_view path, std::string_view tensor, const TensorInfo* info,
                     const std::vector<std::int64_t>& shape) {
   if (info == nullptr) {
-    return invalid("{} is adapted according to adapter_config.json, but its lora_{} is missing",
-                   path, letter);
+    return invalid("{} is adapted according to adapter_config.json, but its {} is missing", path,
+                   tensor);
   }
   if (!info->dtype || *info->dtype == DType::i32) {
-    return invalid("lora_{} of {} is {}; it must be F32, F16 or BF16", letter, path,
-                   to_string(*info));
+    return invalid("{} of {} is {}; it must be F32, F16 or BF16", tensor, path, to_string(*info));
   }
   if (info->shape != shape) {
-    return invalid("lora_{} of {} is {}; the base and the rank in adapter_config.json ask for [{}]",
-                   letter, path, to_string(*info), fmt::join(shape, ", "));
+    return invalid("{} of {} is {}; the base and the rank in adapter_config.json ask for [{}]",
+                   tensor, path, to_string(*info), fmt::join(shape, ", "));
   }
   return {};
 }
@@ -121,7 +133,8 @@ bool is_never_computed(std::string_view path, const ModelSpec& spec) {
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     if (spec.layer(layer).attention.has_keys()) continue;
     for (std::size_t module = 0; module < spec.modules.size(); ++module) {
-      const bool is_absent = spec.modules[module].in_layers && module_out(spec, layer, module) == 0;
+      const bool is_absent =
+          spec.modules[module].place == ModulePlace::layer && module_out(spec, layer, module) == 0;
       if (is_absent && path == module_path(spec, layer, module)) return true;
     }
   }
@@ -131,9 +144,6 @@ bool is_never_computed(std::string_view path, const ModelSpec& spec) {
 // Explains a tensor that is not in the plan: the base lacks its module, or the module is not
 // targeted.
 Status explain_extra(std::string_view path, const ModelSpec& spec) {
-  if (path == "lm_head" || path.ends_with("embed_tokens")) {
-    return invalid("there is LoRA on {}: the embedding and the head are not supported", path);
-  }
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     for (std::size_t module = 0; module < spec.modules.size(); ++module) {
       if (module_out(spec, layer, module) == 0) continue;
@@ -196,30 +206,37 @@ Result<std::vector<PeftJob>> plan_jobs(const std::vector<PlannedModule>& plan, P
   std::vector<PeftJob> jobs;
   for (const PlannedModule& planned : plan) {
     Pair pair;
+    const bool is_whole = spec.modules[planned.module].is_whole();
     if (const auto it = pairs.find(planned.path); it != pairs.end()) {
-      it->second.planned = true;
+      it->second.planned = it->second.planned || !is_whole;
       pair = it->second;
     } else if (!planned.fused && !spec.modules[planned.module].fused_path.empty()) {
       continue;  // PEFT passes over the part of a fused module, which its model does not have
     }
     const RowsOfB rows = rows_of_b(spec, planned);
     const ModuleSide in = input_of_module(spec, planned.layer, planned.module);
-    TANDEM_TRY(check_tensor(planned.path, "A", pair.a, {planned.rank, in.stored}));
-    TANDEM_TRY(check_tensor(planned.path, "B", pair.b, {rows.all, planned.rank}));
-    if (has_bias) {
-      TANDEM_TRY(check_tensor(planned.path, "B.bias", pair.bias, {rows.all}));
-    } else if (pair.bias != nullptr) {
-      return invalid("lora_B of {} has a bias, and 'lora_bias' of adapter_config.json is off",
-                     planned.path);
+    const bool biased = has_bias && !is_whole;
+    if (is_whole) {
+      if (pair.whole == nullptr && !planned.saved) continue;
+      TANDEM_TRY(check_tensor(planned.path, "the weight", pair.whole, {rows.all, planned.rank}));
+      pair.a = pair.b = pair.whole;  // A has no columns
+    } else {
+      TANDEM_TRY(check_tensor(planned.path, "lora_A", pair.a, {planned.rank, in.stored}));
+      TANDEM_TRY(check_tensor(planned.path, "lora_B", pair.b, {rows.all, planned.rank}));
+      if (biased) TANDEM_TRY(check_tensor(planned.path, "lora_B.bias", pair.bias, {rows.all}));
+      if (!has_bias && pair.bias != nullptr) {
+        return invalid("lora_B of {} has a bias, and 'lora_bias' of adapter_config.json is off",
+                       planned.path);
+      }
     }
     const AdapterMatrix& matrix =
-        append_matrix(adapter, spec, planned.layer, planned.module, planned.rank, has_bias);
+        append_matrix(adapter, spec, planned.layer, planned.module, planned.rank, biased);
     jobs.push_back(
         {.layer = static_cast<std::int32_t>(planned.layer),
          .module = static_cast<std::uint16_t>(planned.module),
          .a_type = *pair.a->dtype,
          .b_type = *pair.b->dtype,
-         .bias_type = has_bias ? *pair.bias->dtype : DType::f32,
+         .bias_type = biased ? *pair.bias->dtype : DType::f32,
          .scale = static_cast<float>(planned.scale),
          .in = in,
          .out = output_of_module(spec, planned.layer, planned.module),
@@ -228,16 +245,18 @@ Result<std::vector<PeftJob>> plan_jobs(const std::vector<PlannedModule>& plan, P
          .a_begin = pair.a->begin,
          .b_begin = pair.b->begin +
                     static_cast<std::uint64_t>(rows.first * planned.rank) * size_of(*pair.b->dtype),
-         .bias_begin = has_bias ? pair.bias->begin + static_cast<std::uint64_t>(rows.first) *
-                                                         size_of(*pair.bias->dtype)
-                                : 0,
+         .bias_begin = biased ? pair.bias->begin + static_cast<std::uint64_t>(rows.first) *
+                                                       size_of(*pair.bias->dtype)
+                              : 0,
          .end = adapter.num_bytes,
          .matrix = matrix});
   }
-  for (const auto& [path, pair] : pairs) {
-    if (!pair.planned && !is_never_computed(path, spec)) return explain_extra(path, spec);
-  }
   if (jobs.empty()) return invalid("the adapter adapts no module of the base");
+  for (const auto& [path, pair] : pairs) {
+    const bool is_lora = pair.a != nullptr || pair.b != nullptr;
+    if (is_lora && !pair.planned && !is_never_computed(path, spec))
+      return explain_extra(path, spec);
+  }
   return jobs;
 }
 
@@ -450,6 +469,11 @@ Status PeftFolder::check_finite(const PeftJob& job, const std::byte* bytes,
   for (const auto& [letter, begin, count] :
        {std::tuple('A', job.matrix.a_offset, a), std::tuple('B', job.matrix.b_offset, b)}) {
     if (all_finite(bytes + begin, count, dtype_)) continue;
+    if (spec.modules[job.module].is_whole()) {
+      return with_path(
+          invalid("the weight of {} holds a NaN, an infinity, or a value beyond the range of {}",
+                  module_path(spec, job.layer, job.module), to_string(dtype_)));
+    }
     return with_path(
         invalid("lora_{} of {} holds a NaN, an infinity, or a value beyond the range of {}", letter,
                 module_path(spec, job.layer, job.module), to_string(dtype_)));

@@ -14,8 +14,6 @@ namespace {
 
 using Match = ModuleSet::Match;
 
-constexpr std::array<std::string_view, 2> kOutsideLayers = {"model.embed_tokens", "lm_head"};
-
 Status check_base_has_layers(const PeftConfig& peft, const ModelSpec& spec) {
   if (peft.layers.empty() || peft.layers.back() < spec.num_layers()) return {};
   return invalid("'layers_to_transform' names layer {}, the base has layers 0 to {}",
@@ -36,15 +34,20 @@ Result<bool> is_excluded(const PeftConfig& peft, std::string_view path) {
   return match != Match::none;
 }
 
-Status refuse_embedding_and_head(const PeftConfig& peft) {
-  if (peft.all_linear) return {};
-  for (const std::string_view path : kOutsideLayers) {
-    TANDEM_ASSIGN(const bool excluded, is_excluded(peft, path));
-    TANDEM_ASSIGN(const Match match, peft.targets.match(path));
-    if (match != Match::none && !excluded) {
-      return invalid(
-          "'target_modules' includes {}: LoRA on the embedding or the head is not supported", path);
-    }
+bool is_saved(const PeftConfig& peft, std::string_view path) {
+  return std::ranges::any_of(peft.saved,
+                             [&](const std::string& name) { return path.ends_with(name); });
+}
+
+Status check_saved(const PeftConfig& peft, const ModelSpec& spec) {
+  for (const std::string& name : peft.saved) {
+    const auto may_be_whole = [&](const AdaptedModule& row) {
+      return row.is_whole() && std::string_view("model." + row.path).ends_with(name);
+    };
+    if (std::ranges::any_of(spec.modules, may_be_whole)) continue;
+    return invalid(
+        "'modules_to_save' names {}: whole modules are supported for the embedding and the head",
+        name.substr(0, 100));
   }
   return {};
 }
@@ -94,7 +97,6 @@ std::set<std::string, std::less<>> names_in(const ModelSpec& spec) {
       names.emplace(path);
     }
   };
-  for (const std::string_view path : kOutsideLayers) add(path);
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     for (std::size_t module = 0; module < spec.modules.size(); ++module) {
       if (module_out(spec, layer, module) == 0) continue;
@@ -114,7 +116,7 @@ std::string path_in_layer(const ModelSpec& spec, std::int64_t layer, std::string
 // The path with each of the roots that PEFT may have seen before it.
 std::vector<std::string> spellings_of(const ModelSpec& spec, const std::string& path) {
   std::vector<std::string> spellings = {path};
-  if (!spec.names.multimodal) return spellings;
+  if (!spec.names.multimodal || !path.starts_with(spec.names.root)) return spellings;
   for (const TextModelPlace& place : kTextModelPlaces) {
     spellings.push_back(std::string(place.root) + path.substr(spec.names.root.size()));
   }
@@ -141,11 +143,29 @@ struct Target {
   bool fused = false;                  // as PlannedModule::fused
 };
 
+// The embedding or the head, if the other is targeted and the adapter keeps them tied.
+Result<bool> is_tied_to_target(const PeftConfig& peft, const ModelSpec& spec, Site site) {
+  if (!peft.ties_embedding || !spec.tie_word_embeddings) return false;
+  for (std::size_t m = 0; m < spec.modules.size(); ++m) {
+    const Site other = spec.modules[m].site;
+    if (other == site || (other != Site::embedding && other != Site::head)) continue;
+    return is_any_targeted(peft, {}, -1, spellings_of(spec, module_path(spec, 0, m)));
+  }
+  return false;
+}
+
 // A fused module goes before its part, as it is the one that the base has.
 Result<Target> find_target(const PeftConfig& peft, const std::vector<PythonRegex>& patterns,
                            const ModelSpec& spec, std::int64_t layer, std::size_t module) {
+  const Site site = spec.modules[module].site;
+  if (!takes_offers(site)) {
+    const std::string path = module_path(spec, layer, module);
+    if (peft.all_linear || is_saved(peft, path)) return Target();
+    TANDEM_ASSIGN(const bool tied, is_tied_to_target(peft, spec, site));
+    if (tied) return Target{{path}};
+  }
   // A list of layers leaves out a module outside of them, as PEFT finds no layer in its path.
-  const std::int64_t in_path = spec.modules[module].in_layers ? layer : -1;
+  const std::int64_t in_path = spec.modules[module].place == ModulePlace::layer ? layer : -1;
   for (const bool fused : {true, false}) {
     const std::string path =
         fused ? fused_module_path(spec, layer, module) : module_path(spec, layer, module);
@@ -170,8 +190,15 @@ Result<std::optional<double>> find_any(const PatternMap& patterns,
 
 std::string module_path(const ModelSpec& spec, std::int64_t layer, std::size_t module) {
   const AdaptedModule& row = spec.modules[module];
-  return row.in_layers ? path_in_layer(spec, layer, row.path)
-                       : std::string(spec.names.root) + row.path;
+  switch (row.place) {
+    case ModulePlace::layer:
+      return path_in_layer(spec, layer, row.path);
+    case ModulePlace::root:
+      return std::string(spec.names.root) + row.path;
+    case ModulePlace::top:
+      break;
+  }
+  return row.path;
 }
 
 std::string fused_module_path(const ModelSpec& spec, std::int64_t layer, std::size_t module) {
@@ -186,7 +213,7 @@ std::optional<std::string> path_in_text_model(const ModelSpec& spec, std::string
   for (const TextModelPlace& place : kTextModelPlaces) {
     if (path.starts_with(place.root)) return below_root(path.substr(place.root.size()));
   }
-  if (path.starts_with("layers.")) return below_root(path);
+  if (path.starts_with("layers.") || path == "embed_tokens") return below_root(path);
   constexpr std::string_view kRoot = "model.";
   if (path.starts_with("model.layers.")) return below_root(path.substr(kRoot.size()));
   if (!spec.names.multimodal) return std::string(path);
@@ -198,7 +225,7 @@ std::optional<std::string> path_in_text_model(const ModelSpec& spec, std::string
 }
 
 Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const ModelSpec& spec) {
-  TANDEM_TRY(refuse_embedding_and_head(peft));
+  TANDEM_TRY(check_saved(peft, spec));
   TANDEM_TRY(check_base_has_layers(peft, spec));
   TANDEM_TRY(check_invocation(peft, spec));
   TANDEM_ASSIGN(const std::vector<PythonRegex> patterns, layer_patterns(peft));
@@ -206,6 +233,13 @@ Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const Mo
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     for (std::size_t module = 0; module < spec.modules.size(); ++module) {
       if (module_out(spec, layer, module) == 0) continue;
+      if (const AdaptedModule& row = spec.modules[module]; row.is_whole()) {
+        std::string path = module_path(spec, layer, module);
+        const bool saved = is_saved(peft, path);
+        plan.push_back(
+            {layer, module, std::move(path), false, row.width(spec, spec.layer(layer)), 1, saved});
+        continue;
+      }
       TANDEM_ASSIGN(Target target, find_target(peft, patterns, spec, layer, module));
       if (target.spellings.empty()) continue;
       TANDEM_ASSIGN(const auto own_rank, find_any(peft.rank_pattern, target.spellings));
@@ -217,7 +251,6 @@ Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const Mo
                       alpha / (peft.use_rslora ? std::sqrt(r) : r)});
     }
   }
-  if (plan.empty()) return invalid("the adapter adapts no module of the base");
   return plan;
 }
 

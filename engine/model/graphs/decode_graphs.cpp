@@ -15,8 +15,13 @@ constexpr std::array<std::int32_t, 25> kDecodeRows = {1,   2,   4,   8,   16,  2
                                                       80,  96,  112, 128, 160, 192, 224, 256, 320,
                                                       384, 448, 512, 640, 768, 896, 1024};
 constexpr std::array<std::int32_t, 5> kDecodeRanks = {16, 32, 64, 128, 256};
-// The sites of most adapters, and all sites. Each is recorded with every bound of the rank.
-constexpr std::array<SiteSet, 2> kDecodeSites = {SiteSet{Site::qkv}, SiteSet::all()};
+// The sites of most adapters, those within layers, and all sites. Each is recorded with every bound
+// of the rank.
+constexpr std::array<SiteSet, 3> kDecodeSites = {
+    SiteSet{Site::qkv},
+    SiteSet{Site::qkv, Site::o, Site::gate_up, Site::down, Site::layer_inputs, Site::input_gate,
+            Site::input_projection},
+    SiteSet::all()};
 
 SiteSet bound_of(SiteSet sites) {
   return *std::ranges::find_if(kDecodeSites, [&](SiteSet bound) { return bound.has_all(sites); });

@@ -105,17 +105,24 @@ void multiply(LayerStep& step, const AdaptedLinear& linear) {
   }
 }
 
-LoraArgs lora_args(const LayerStep& step, const AdaptedLinear& linear, bool offered) {
-  const StepInput& input = step.input;
+// The arguments for the modules of a site but for x, outputs, rows and segments.
+LoraArgs args_at(const LayerStep& step, std::int64_t layer, Site site) {
   const ModuleTable& modules = step.part.spec.modules;
   const auto num_modules = static_cast<std::int64_t>(modules.size());
-  const std::size_t first = modules.first_of(linear.site);
   LoraArgs args;
-  args.x = linear.x;
-  args.table =
-      step.adapters.matrices + linear.layer * num_modules + static_cast<std::int64_t>(first);
+  args.table = step.adapters.matrices + layer * num_modules +
+               static_cast<std::int64_t>(modules.first_of(site));
   args.slot_stride = step.part.spec.num_layers() * num_modules;
   args.pages = step.adapters.pages;
+  args.max_rank = step.input.max_rank;
+  return args;
+}
+
+LoraArgs lora_args(const LayerStep& step, const AdaptedLinear& linear, bool offered) {
+  const StepInput& input = step.input;
+  const std::size_t first = step.part.spec.modules.first_of(linear.site);
+  LoraArgs args = args_at(step, linear.layer, linear.site);
+  args.x = linear.x;
   // The last modules of a site may not be in this layer; CPU workers give no columns for them.
   std::size_t there = linear.outs.size();
   while (there > 1 && module_out(step.part.spec, linear.layer, first + there - 1) == 0) --there;
@@ -126,7 +133,6 @@ LoraArgs lora_args(const LayerStep& step, const AdaptedLinear& linear, bool offe
   args.num_rows = input.num_lora_rows;
   args.segments = offered ? step.handoff->live : input.segments;
   args.num_segments = input.num_segments;
-  args.max_rank = input.max_rank;
   args.max_count = input.max_count;
   args.live = offered;
   args.adds_bias = !is_part_of_sum(step, linear.site) || step.part.shard.rank == 0;
@@ -173,6 +179,63 @@ void run(LayerStep& step, const AdaptedLinear& linear) {
   const LoraArgs args = lora_args(step, linear, offered);
   add_deltas(step, linear.site, args);
   if (offered) accept(step, linear, args);
+}
+
+bool adapts(const LayerStep& step, Site site) {
+  return step.input.num_segments > 0 && step.input.adapted.has(site) &&
+         step.part.spec.modules.num_of(site) > 0;
+}
+
+void adapt_embedding(LayerStep& step, float scale) {
+  const ModelSpec& spec = step.part.spec;
+  const StepInput& input = step.input;
+  const TensorView& residual = step.work.residual;
+  const auto args_of = [&](Site site) {
+    LoraArgs args = args_at(step, 0, site);
+    args.x = {nullptr, step.part.dtype, {residual.rows(), spec.vocab_size}};
+    args.num_modules = 1;
+    args.out[0] = residual;
+    args.rows = input.lora_rows;
+    args.num_rows = input.num_lora_rows;
+    args.segments = input.segments;
+    args.num_segments = input.num_segments;
+    args.max_count = input.max_count;
+    args.ids = input.ids;
+    args.id_scale = scale;
+    return args;
+  };
+  if (adapts(step, Site::whole_embedding)) {
+    LoraArgs args = args_of(Site::whole_embedding);
+    args.part = LoraPart::replace;
+    step.stream.lora(args);
+  }
+  if (adapts(step, Site::embedding)) {
+    LoraArgs args = args_of(Site::embedding);
+    args.v = narrow(step.work.lookup, input.num_rows, lora_share(args.max_rank, 1));
+    args.part = LoraPart::shrink;
+    step.stream.lora(args);
+    args.ids = nullptr;
+    args.part = LoraPart::expand;
+    step.stream.lora(args);
+  }
+}
+
+void adapt_head(LayerStep& step, const TensorView& x, const TensorView& logits) {
+  const StepInput& input = step.input;
+  for (const Site site : {Site::whole_head, Site::head}) {
+    if (!adapts(step, site) || input.num_sampled_segments == 0) continue;
+    LoraArgs args = args_at(step, step.part.spec.num_layers() - 1, site);
+    args.x = x;
+    args.num_modules = 1;
+    args.out[0] = logits;
+    args.rows = input.sampled_lora_rows;
+    args.num_rows = input.num_sampled_lora_rows;
+    args.segments = input.sampled_segments;
+    args.num_segments = input.num_sampled_segments;
+    args.max_count = input.max_sampled_count;
+    if (site == Site::whole_head) args.part = LoraPart::replace;
+    step.stream.lora(args);
+  }
 }
 
 }  // namespace tandem

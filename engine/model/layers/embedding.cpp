@@ -1,5 +1,7 @@
 #include "engine/model/layers/embedding.h"
 
+#include "engine/model/layers/adapted_linear.h"
+
 namespace tandem {
 
 void embed(LayerStep& step, const ModelWeights& weights, const BlockInput& first) {
@@ -10,7 +12,12 @@ void embed(LayerStep& step, const ModelWeights& weights, const BlockInput& first
   args.first_id = static_cast<std::int32_t>(part.vocab.first);
   args.vocab = static_cast<std::int32_t>(part.spec.vocab_size);
   step.stream.embed(args);
-  begin_blocks(step, args.out, first);
+  if (!adapts(step, Site::embedding) && !adapts(step, Site::whole_embedding)) {
+    return begin_blocks(step, args.out, first);
+  }
+  begin_blocks(step, args.out, {{}, false});
+  adapt_embedding(step, args.scale);
+  make_input(step, first);
 }
 
 void head(LayerStep& step, const ModelWeights& weights, const TensorView& sampled) {
@@ -29,6 +36,7 @@ void head(LayerStep& step, const ModelWeights& weights, const TensorView& sample
     step.stream.gemm({normed, weights.head(), {}, part});
     step.stream.all_gather({step.part.communicator, part, logits});
   }
+  adapt_head(step, normed, logits);
   const ModelSpec& spec = step.part.spec;
   if (spec.logits_multiplier == 1 && spec.logits_softcap == 0) return;
   step.stream.scale_logits({logits, static_cast<float>(spec.logits_multiplier),

@@ -28,7 +28,7 @@ Workspace Workspace::cut(std::int64_t rows) const {
     *view = view->slice_rows(0, rows);
   }
   for (TensorView* view : {&part.sum, &part.angles, &part.squares, &part.embedded,
-                           &part.layer_inputs, &part.projected, &part.input_gate}) {
+                           &part.layer_inputs, &part.projected, &part.input_gate, &part.lookup}) {
     if (view->rank != 0) *view = view->slice_rows(0, rows);
   }
   return part;
@@ -64,10 +64,13 @@ Workspace lay_out_workspace(const ModelSpec& shape, Shard shard, DType dtype,
   work.attention = cutter.take(dtype, rows, q);
   const std::int64_t part = shape.layer_input_size();
   const std::int64_t parts = shape.num_layers() * part;
-  // The memory has, in elements, what its larger user needs.
+  // The memory has, in elements, what its largest user needs.
   const auto floats = static_cast<std::int64_t>(sizeof(float) / size_of(dtype));
-  work.gate_up = {
-      cutter.take(dtype, rows * std::max(2 * ffn, floats * parts)), dtype, {rows, 2 * ffn}};
+  const std::int64_t ranks = lora_share(limits.max_lora_rank, 1);
+  work.gate_up = {cutter.take(dtype, rows * std::max({2 * ffn, floats * parts, floats * ranks})),
+                  dtype,
+                  {rows, 2 * ffn}};
+  if (ranks > 0) work.lookup = {work.gate_up.data, DType::f32, {rows, ranks}};
   work.activation = cutter.take(dtype, rows, std::max(ffn, part));
   if (part > 0) {
     work.embedded = cutter.take(dtype, rows, shape.hidden_size);

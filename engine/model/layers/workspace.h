@@ -33,6 +33,9 @@ struct Workspace {
   TensorView sum;           // [T, H] f32: a block's sum before its norm; rank 0: no layer norms one
   TensorView embedded;      // [T, H] the embedding, from which inputs by layer are made
   TensorView layer_inputs;  // [T, L P] f32
+  // [T, ranks] f32: v of the embedding's LoRA; rank 0 without adapters. It shares the memory of
+  // `gate_up`, which has not begun.
+  TensorView lookup;
   // Both share the memory of `gate_up`, whose feed-forward part has ended.
   TensorView projected;   // [T, L P] f32
   TensorView input_gate;  // [T, P] f32

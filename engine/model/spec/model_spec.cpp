@@ -63,7 +63,7 @@ Status check_rotary(const RotarySpec& rotary, std::int64_t head_dim) {
 }
 
 // The modules of attention with grouped queries and of a gated MLP.
-ModuleTable decoder_modules() {
+std::vector<AdaptedModule> decoder_modules() {
   using Model = const ModelSpec&;
   using Layer = const LayerSpec&;
   const AdaptedModule::Columns hidden = [](Model model, Layer) { return model.hidden_size; };
@@ -73,13 +73,47 @@ ModuleTable decoder_modules() {
     return layer.attention.keys_as_values ? 0 : layer.attention.kv_size();
   };
   const AdaptedModule::Columns ffn = [](Model, Layer layer) { return layer.mlp.size; };
-  return ModuleTable({{"self_attn.q_proj", Site::qkv, hidden, q},
-                      {"self_attn.k_proj", Site::qkv, hidden, kv},
-                      {"self_attn.v_proj", Site::qkv, hidden, v},
-                      {"self_attn.o_proj", Site::o, q, hidden, ModuleCut::rows},
-                      {"mlp.gate_proj", Site::gate_up, hidden, ffn},
-                      {"mlp.up_proj", Site::gate_up, hidden, ffn},
-                      {"mlp.down_proj", Site::down, ffn, hidden, ModuleCut::rows}});
+  return {{"self_attn.q_proj", Site::qkv, hidden, q},
+          {"self_attn.k_proj", Site::qkv, hidden, kv},
+          {"self_attn.v_proj", Site::qkv, hidden, v},
+          {"self_attn.o_proj", Site::o, q, hidden, {}, ModuleCut::rows},
+          {"mlp.gate_proj", Site::gate_up, hidden, ffn},
+          {"mlp.up_proj", Site::gate_up, hidden, ffn},
+          {"mlp.down_proj", Site::down, ffn, hidden, {}, ModuleCut::rows}};
+}
+
+// The embedding and the head, each whole and as LoRA. Shards gather rows and logits before adapters
+// change them, so that each shard has all of these.
+void add_outer_modules(std::vector<AdaptedModule>& rows) {
+  using Model = const ModelSpec&;
+  using Layer = const LayerSpec&;
+  const AdaptedModule::Columns none = [](Model, Layer) { return std::int64_t{0}; };
+  const AdaptedModule::Columns hidden = [](Model model, Layer) { return model.hidden_size; };
+  const AdaptedModule::Columns first_hidden = [](Model model, Layer layer) {
+    return &layer == &model.layers.front() ? model.hidden_size : 0;
+  };
+  const AdaptedModule::Columns first_vocab = [](Model model, Layer layer) {
+    return &layer == &model.layers.front() ? model.vocab_size : 0;
+  };
+  const AdaptedModule::Columns last_vocab = [](Model model, Layer layer) {
+    return &layer == &model.layers.back() ? model.vocab_size : 0;
+  };
+  const auto add = [&](Site site, AdaptedModule::Columns in, AdaptedModule::Columns out,
+                       AdaptedModule::Columns width) {
+    AdaptedModule& row = rows.emplace_back();
+    const bool is_head = site == Site::head || site == Site::whole_head;
+    row.path = is_head ? "lm_head" : "embed_tokens";
+    row.place = is_head ? ModulePlace::top : ModulePlace::root;
+    row.cut = ModuleCut::none;
+    row.site = site;
+    row.in = in;
+    row.out = out;
+    row.width = width;
+  };
+  add(Site::whole_embedding, none, first_vocab, hidden);
+  add(Site::whole_head, none, last_vocab, hidden);
+  add(Site::embedding, first_vocab, first_hidden, nullptr);
+  add(Site::head, hidden, last_vocab, nullptr);
 }
 
 }  // namespace
@@ -153,7 +187,9 @@ ModelSpec decoder_of(const DecoderShape& shape) {
   layer.mlp.size = shape.ffn_size;
   layer.mlp.activation = shape.activation;
   layer.mlp.bias = shape.mlp_bias;
-  spec.modules = decoder_modules();
+  std::vector<AdaptedModule> modules = decoder_modules();
+  add_outer_modules(modules);
+  spec.modules = ModuleTable(std::move(modules));
   spec.layers.assign(static_cast<std::size_t>(shape.num_layers), layer);
   return spec;
 }
@@ -170,10 +206,12 @@ void add_layer_inputs(std::int64_t size, ModelSpec& spec) {
   };
   std::vector<AdaptedModule> rows(spec.modules.begin(), spec.modules.end());
   rows.push_back(
-      {"per_layer_model_projection", Site::layer_inputs, hidden, parts, ModuleCut::none});
-  rows.back().in_layers = false;
-  rows.push_back({"per_layer_input_gate", Site::input_gate, hidden, part, ModuleCut::none});
-  rows.push_back({"per_layer_projection", Site::input_projection, part, hidden, ModuleCut::none});
+      {"per_layer_model_projection", Site::layer_inputs, hidden, parts, {}, ModuleCut::none});
+  rows.back().place = ModulePlace::root;
+  rows.push_back({"per_layer_input_gate", Site::input_gate, hidden, part, {}, ModuleCut::none});
+  rows.push_back(
+      {"per_layer_projection", Site::input_projection, part, hidden, {}, ModuleCut::none});
+  std::ranges::stable_sort(rows, {}, &AdaptedModule::site);
   spec.modules = ModuleTable(std::move(rows));
 }
 

@@ -13,8 +13,12 @@ std::string_view AdaptedModule::name() const {
 }
 
 ModuleTable::ModuleTable(std::vector<AdaptedModule> rows) : rows_(std::move(rows)) {
-  TANDEM_CHECK(std::ranges::is_sorted(rows_, {}, &AdaptedModule::site) && num_sites() <= kMaxSites,
-               "{} modules at {} sites", rows_.size(), num_sites());
+  TANDEM_CHECK(std::ranges::is_sorted(rows_, {}, &AdaptedModule::site) &&
+                   (rows_.empty() || index(rows_.back().site) < kMaxSites),
+               "{} modules", rows_.size());
+  for (const AdaptedModule& row : rows_) {
+    if (takes_offers(row.site)) num_sites_ = index(row.site) + 1;
+  }
   for (std::size_t site = 0; site < kMaxSites; ++site) {
     const auto of_site = [&](const AdaptedModule& row) { return index(row.site) == site; };
     const auto count = static_cast<std::size_t>(std::ranges::count_if(rows_, of_site));
@@ -22,7 +26,8 @@ ModuleTable::ModuleTable(std::vector<AdaptedModule> rows) : rows_(std::move(rows
     first_[site + 1] = first_[site] + count;
   }
   for (std::size_t m = 0; m < rows_.size(); ++m) {
-    TANDEM_CHECK(find(rows_[m].name()) == m, "two modules are named {}", rows_[m].name());
+    TANDEM_CHECK(rows_[m].is_whole() || find(rows_[m].name()) == m, "two modules are named {}",
+                 rows_[m].name());
   }
 }
 
@@ -31,7 +36,8 @@ void ModuleTable::fuse(Site site, std::string_view fused_path) {
 }
 
 std::optional<std::size_t> ModuleTable::find(std::string_view name) const {
-  const auto found = std::ranges::find(rows_, name, &AdaptedModule::name);
+  const auto found = std::ranges::find_if(
+      rows_, [&](const AdaptedModule& row) { return !row.is_whole() && row.name() == name; });
   if (found == rows_.end()) return std::nullopt;
   return static_cast<std::size_t>(found - rows_.begin());
 }

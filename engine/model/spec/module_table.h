@@ -29,11 +29,23 @@ enum class Site : std::uint8_t {
   layer_inputs,
   input_gate,
   input_projection,
+  // The embedding, which counts as the first layer's, and the head's product with the normed rows
+  // that get logits, the last layer's. CPU workers take none of them, as their mailboxes have no
+  // room for a vocabulary. The first two replace the base's matrix.
+  whole_embedding,
+  whole_head,
+  embedding,
+  head,
 };
+
+// True if CPU workers may compute deltas of the site for rows of a cold adapter.
+constexpr bool takes_offers(Site site) {
+  return site < Site::whole_embedding;
+}
 
 // Bounds the arrays that hold a value for each site: a step copies them for every sequence and for
 // every layer, so they are not allocated.
-inline constexpr std::size_t kMaxSites = 8;
+inline constexpr std::size_t kMaxSites = 11;
 // Kernels and mailboxes have room for so many modules (LoraModules, GroupJob).
 inline constexpr std::size_t kMaxModulesOfSite = 3;
 
@@ -44,23 +56,34 @@ enum class ModuleCut : std::uint8_t {
   none,     // every shard computes all of it
 };
 
+// The place of a module's path.
+enum class ModulePlace : std::uint8_t {
+  layer,  // below each layer
+  root,   // below the root of the model, beside the layers
+  top,    // beside the root
+};
+
 // A row of the table: one module of every layer that has it. A module outside of the layers counts
 // as one of the layer whose step computes it.
 struct AdaptedModule {
   // Counts columns in a layer of a model, or of a shard of it.
   using Columns = std::int64_t (*)(const ModelSpec& spec, const LayerSpec& layer);
 
-  // As in PEFT, within a layer ("self_attn.q_proj") or below the root of the model (`in_layers`).
+  // As in PEFT, below the place: "self_attn.q_proj".
   std::string path;
   Site site = Site::qkv;
-  Columns in = nullptr;
+  Columns in = nullptr;   // any number in layers that do not have the module
   Columns out = nullptr;  // 0 in layers that do not have the module
+  // Of a module that is a whole matrix [out, width] in adapters, which replaces the base's: kept as
+  // B with `width` for a rank, beside an A without columns (`in` is 0). Null: the module is LoRA.
+  Columns width = nullptr;
   ModuleCut cut = ModuleCut::columns;
   // The module of the checkpoint that has this one's rows among those of others of its site, in the
   // order of the table: "self_attn.qkv_proj". Adapters may name either. Empty: there is none.
   std::string fused_path = {};
-  bool in_layers = true;
+  ModulePlace place = ModulePlace::layer;
 
+  bool is_whole() const { return width != nullptr; }
   std::string_view name() const;  // "q_proj"
 };
 
@@ -78,11 +101,12 @@ class ModuleTable {
   auto end() const { return rows_.end(); }
   // All modules of the site are rows of this module of the checkpoint.
   void fuse(Site site, std::string_view fused_path);
-  std::optional<std::size_t> find(std::string_view name) const;
-  std::size_t row(std::string_view name) const;  // must exist
+  std::optional<std::size_t> find(std::string_view name) const;  // a LoRA module
+  std::size_t row(std::string_view name) const;                  // must exist
 
-  // Sites are numbered from 0; numbers of sites without modules count as well.
-  std::size_t num_sites() const { return rows_.empty() ? 0 : index(rows_.back().site) + 1; }
+  // The number of sites that take offers. They are numbered from 0; numbers of sites without
+  // modules count as well.
+  std::size_t num_sites() const { return num_sites_; }
   // The rows of a site: [first_of(site), end_of(site)).
   std::size_t first_of(Site site) const { return first_[index(site)]; }
   std::size_t end_of(Site site) const { return first_[index(site) + 1]; }
@@ -94,6 +118,7 @@ class ModuleTable {
   static constexpr std::size_t index(Site site) { return static_cast<std::size_t>(site); }
 
   std::vector<AdaptedModule> rows_;
+  std::size_t num_sites_ = 0;
   std::array<std::size_t, kMaxSites + 1> first_ = {};
 };
 

@@ -307,6 +307,10 @@ StepInput StepBatch::pack(std::byte* pinned, Used& used) const {
   input.num_lora_rows = static_cast<std::int32_t>(lora_rows_.size());
   input.segments = packer.put(segments_, limits_.max_sequences);
   input.num_segments = static_cast<std::int32_t>(segments_.size());
+  input.sampled_lora_rows = packer.put(sampled_lora_rows_, limits_.max_samples);
+  input.num_sampled_lora_rows = static_cast<std::int32_t>(sampled_lora_rows_.size());
+  input.sampled_segments = packer.put(sampled_segments_, limits_.max_sequences);
+  input.num_sampled_segments = static_cast<std::int32_t>(sampled_segments_.size());
   input.page_ids = packer.put(page_ids_.front(), limits_.max_pages);
   input.live = reinterpret_cast<LoraSegment*>(live_.data());
   // The addresses vary from here on, as sampling is no part of a graph.
@@ -315,10 +319,6 @@ StepInput StepBatch::pack(std::byte* pinned, Used& used) const {
   input.biases = packer.put(biases_, limits_.max_biases);
   input.history = packer.put(history_, limits_.max_history);
   input.num_history = static_cast<std::int32_t>(history_.size());
-  input.sampled_lora_rows = packer.put(sampled_lora_rows_, limits_.max_samples);
-  input.num_sampled_lora_rows = static_cast<std::int32_t>(sampled_lora_rows_.size());
-  input.sampled_segments = packer.put(sampled_segments_, limits_.max_sequences);
-  input.num_sampled_segments = static_cast<std::int32_t>(sampled_segments_.size());
   used.end = packer.used();
   for (const AttentionSequence& sequence : sequences_) {
     input.max_rows = std::max(input.max_rows, sequence.num_rows);
@@ -340,6 +340,7 @@ StepInput StepBatch::pack(std::byte* pinned, Used& used) const {
     input.max_kv_len = bounds_.max_kv_len;
     input.max_rank = bounds_.max_rank;
     input.max_count = input.num_lora_rows;
+    input.max_sampled_count = input.num_sampled_lora_rows;
   }
   return input;
 }
@@ -355,6 +356,8 @@ void StepBatch::fill_up() {
   if (bounds_.max_rank == 0) return;
   lora_rows_.resize(rows, 0);
   segments_.resize(rows, {0, 0, 0});
+  sampled_lora_rows_.resize(rows, 0);
+  sampled_segments_.resize(rows, {0, 0, 0});
 }
 
 // A sequence may share pages with one that fills them in this same step (PrefixCache). Keys contain
@@ -384,11 +387,8 @@ StepInput StepBatch::upload(Stream& stream) {
   settle_keys();
   group_rows_by_adapter();
   find_groups();
-  if (bounds_.rows > 0) {
-    fill_up();
-  } else {
-    group_samples_by_adapter();
-  }
+  group_samples_by_adapter();
+  if (bounds_.rows > 0) fill_up();
   Staging& staging = staging_[turn_++ % staging_.size()];
   staging.copied->synchronize();
   Used used;

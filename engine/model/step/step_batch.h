@@ -75,8 +75,8 @@ struct StepInput {
   std::int32_t max_rank = 0;   // of any segment, or a bound
   std::int32_t max_count = 0;  // rows of the largest segment; padded: all rows
   SiteSet adapted;             // sites where adapters have modules, or a bound
-  // For a step without padding: rows and segments as above, for a batch of only the rows with
-  // logits. Model drops the other rows in its last layer.
+  // Rows and segments as above, for a batch of only the rows with logits: for the head, and, in a
+  // step without padding, for all behind the last layer's attention, where Model drops other rows.
   std::int32_t num_sampled_lora_rows = 0;
   const std::int32_t* sampled_lora_rows = nullptr;
   std::int32_t num_sampled_segments = 0;

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "gpu/cuda/base/cuda_status.h"
+#include "gpu/cuda/lora/kernels/outer.h"
 
 namespace tandem::cuda {
 namespace {
@@ -71,7 +72,7 @@ LoraParams lora_params(const LoraArgs& args) {
   params.num_rows = args.num_rows;
   params.max_rank = args.max_rank;
   params.max_count = args.max_count;
-  if (args.part == LoraPart::whole) return params;
+  if (args.part == LoraPart::whole || args.part == LoraPart::replace) return params;
   const bool shrinks = args.part == LoraPart::shrink;
   params.half = shrinks ? LoraHalf::shrink : LoraHalf::expand;
   params.v = static_cast<float*>(args.v.data);
@@ -85,6 +86,11 @@ LoraParams lora_params(const LoraArgs& args) {
 }
 
 Status launch_lora(const LoraArgs& args, cudaStream_t stream, LoraKernel kernel, bool overlap) {
+  const bool replaces = args.part == LoraPart::replace;
+  if (replaces || args.ids != nullptr) {
+    const OuterParams outer{args.ids, args.id_scale, replaces};
+    return cuda_status(enqueue_outer(lora_params(args), outer, stream), "lora");
+  }
   return cuda_status(enqueue_lora(lora_params(args), kernel, overlap, stream), "lora");
 }
 

@@ -171,10 +171,90 @@ void for_each_piece(const LoraArgs& args, const InnerRows& v, const Body& body) 
   }
 }
 
+// Calls body(segment, its matrix, n) for each row n, of LoraArgs::rows, whose adapter has the one
+// module.
+template <typename Body>
+void for_each_adapted_row(const LoraArgs& args, const Body& body) {
+  for (std::int32_t s = 0; s < args.num_segments; ++s) {
+    const LoraSegment& segment = args.segments[s];
+    if (segment.count == 0) continue;
+    const LoraMatrix& matrix = matrix_of(args, segment, 0);
+    if (matrix.rank == 0) continue;
+    for (std::int32_t n = 0; n < segment.count; ++n) body(segment, matrix, segment.first + n);
+  }
+}
+
+std::int64_t id_of(const LoraArgs& args, std::int32_t row) {
+  const std::int32_t id = args.ids[row];
+  TANDEM_CHECK(id >= 0 && id < args.x.cols(), "id {} of {}", id, args.x.cols());
+  return id;
+}
+
+// One share of v = A[:, id], scaled.
+void shrink_ids(OpContext& context, const LoraArgs& args) {
+  const auto size = static_cast<std::int64_t>(size_of(args.x.dtype));
+  float* const value = context.rows.get<float>(static_cast<std::size_t>(padded(1)));
+  for_each_adapted_row(
+      args, [&](const LoraSegment& segment, const LoraMatrix& matrix, std::int32_t n) {
+        const std::int32_t row = args.rows[n];
+        const std::int64_t id = id_of(args, row);
+        auto* const v = reinterpret_cast<float*>(args.v.row_bytes(row));
+        const RankRange ranks = ranks_of(args, matrix);
+        for (std::int32_t r = 0; r < ranks.count; ++r) {
+          const std::int64_t at = (std::int64_t{ranks.first + r} * args.x.cols() + id) * size;
+          const std::byte* const a = weights_at(args.pages, segment.slot, matrix.a, at, size,
+                                                context.workers.front().operand);
+          widen_row(args.x.dtype, a, 1, args.id_scale, value);
+          v[r] = *value;
+        }
+      });
+}
+
+// out = B[id], scaled.
+void replace_ids(OpContext& context, const LoraArgs& args) {
+  const auto size = static_cast<std::int64_t>(size_of(args.x.dtype));
+  const TensorView& out = args.out[0];
+  float* const values = context.rows.get<float>(static_cast<std::size_t>(padded(out.cols())));
+  for_each_adapted_row(
+      args, [&](const LoraSegment& segment, const LoraMatrix& matrix, std::int32_t n) {
+        TANDEM_CHECK(matrix.rank == out.cols(), "{} columns for {}", matrix.rank, to_string(out));
+        const std::int32_t row = args.rows[n];
+        const std::int64_t stride = matrix.b_stride * size;
+        const std::byte* const b =
+            weights_at(args.pages, segment.slot, matrix.b, id_of(args, row) * stride,
+                       matrix.rank * size, context.workers.front().operand);
+        widen_row(args.x.dtype, b, matrix.rank, args.id_scale, values);
+        store_row({values, out.cols(), out.dtype, nullptr, out.dtype, out.row_bytes(row), false});
+      });
+}
+
+// out = x B^T: expand() of x itself, to rows of zeros.
+void replace(OpContext& context, const LoraArgs& args) {
+  const std::int64_t in = args.x.cols();
+  const std::int64_t stride = padded(in);
+  float* const x = context.rows.get<float>(static_cast<std::size_t>(args.num_rows * stride));
+  for_each_adapted_row(args, [&](const LoraSegment&, const LoraMatrix& matrix, std::int32_t n) {
+    TANDEM_CHECK(matrix.rank == in, "a matrix of {} columns for {}", matrix.rank, in);
+    const std::int32_t row = args.rows[n];
+    const TensorView& out = args.out[0];
+    std::fill_n(x + n * stride, stride, 0.0F);
+    widen_row(args.x.dtype, args.x.row_bytes(row), in, 1.0F, x + n * stride);
+    std::fill_n(out.row_bytes(row), static_cast<std::size_t>(out.cols()) * size_of(out.dtype),
+                std::byte{0});
+  });
+  LoraArgs whole = args;
+  whole.max_rank = static_cast<std::int32_t>(in);
+  expand(context, whole, {x, stride, stride});
+}
+
 }  // namespace
 
 void lora(OpContext& context, const LoraArgs& args) {
   if (args.num_rows == 0 || args.num_segments == 0 || args.max_rank == 0) return;
+  if (args.ids != nullptr && args.part == LoraPart::shrink) return shrink_ids(context, args);
+  if (args.part == LoraPart::replace) {
+    return args.ids != nullptr ? replace_ids(context, args) : replace(context, args);
+  }
   const std::int64_t in = args.part == LoraPart::expand ? 0 : args.x.cols();
   const std::int64_t x_stride = padded(in);
   const std::int64_t rank_stride = padded(args.max_rank + lora_group(args.x.dtype));

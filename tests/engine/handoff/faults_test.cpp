@@ -135,6 +135,32 @@ TEST_P(Modes, AnswerSoOnTwoDevicesThatShareTheModel) {
   expect_nothing_left(*served);
 }
 
+// CPU workers take none of their rows, as they have no room for a vocabulary.
+TEST_P(Modes, AnswerSoForAdaptersOfTheEmbeddingAndTheHead) {
+  SCOPED_TRACE(::testing::Message() << "seed " << kSeed);
+  const std::vector<std::vector<std::string_view>> modules = {
+      {"lm_head"}, {"embed_tokens", "v_proj"}, {"q_proj", "down_proj", "embed_tokens", "lm_head"}};
+  const auto add_to = [&](HandoffEngine& engine) {
+    for (std::size_t i = 0; i < modules.size(); ++i) {
+      Adapter adapter = make_dummy_adapter(
+          handoff_config(), DType::f32, static_cast<std::int32_t>(3 + 4 * i), modules[i], 900 + i);
+      const std::string name = handoff_name(kAdapters + static_cast<int>(i));
+      ASSERT_TRUE(engine.engine->adapter_store().add(name, std::move(adapter), false, false).ok());
+    }
+  };
+  std::vector<GenerationRequest> requests;
+  for (int i = 0; i < 24; ++i) {
+    requests.push_back(
+        handoff_request(i % 5 == 4 ? i % kAdapters : kAdapters + i % 3, 3 + i % 9, 6));
+  }
+  auto oracle = HandoffEngine::make(AdapterMode::cached, kAdapters);
+  add_to(*oracle);
+  auto served = HandoffEngine::make(GetParam(), kAdapters, kLinkGbps, 0, tight);
+  add_to(*served);
+  EXPECT_EQ(answers(*served->engine, requests), answers(*oracle->engine, requests));
+  expect_nothing_left(*served);
+}
+
 std::string mode_name(const ::testing::TestParamInfo<AdapterMode>& info) {
   static const char* const kNames[] = {"cached", "on_demand", "pipelined", "cpu_assist", "planned"};
   return kNames[static_cast<std::size_t>(info.param)];

@@ -96,16 +96,17 @@ TEST_F(DecodeGraphsTest, LeavePrefillAndTooLargeStepsAlone) {
 TEST_F(DecodeGraphsTest, RecordedBeforehandServeEveryBatch) {
   ASSERT_TRUE(graphs_->record_all(*stream_, *batch_, tier_->lane(0).table(), 64).ok());
   const std::size_t recorded = graphs_->num_recorded();
-  // There are recordings without adapters, and for ranks up to 16, 32 and 64 at q, k and v or
-  // anywhere.
-  EXPECT_EQ(recorded, graphs_->buckets().size() * 7);
+  // There are recordings without adapters, and for ranks up to 16, 32 and 64 at q, k and v,
+  // within layers, or anywhere.
+  EXPECT_EQ(recorded, graphs_->buckets().size() * 10);
   tables_.emplace_back(pool_);
   ASSERT_TRUE(tables_.back().reserve(8));
   for (const int adapter : {-1, 0, 1, 2, 3, 4}) {
     fill({{5, 0, 0, adapter}});
     ASSERT_TRUE(graphs_->pad(*batch_));
     const StepInput input = batch_->upload(*stream_);
-    EXPECT_EQ(input.adapted, adapter <= 0 ? SiteSet{Site::qkv} : SiteSet::all());
+    EXPECT_EQ(input.adapted.has(Site::down), adapter > 0);
+    EXPECT_FALSE(input.adapted.has(Site::head));
     ASSERT_TRUE(graphs_->launch(*stream_, input, tier_->lane(0).table()).ok());
   }
   EXPECT_TRUE(stream_->synchronize().ok());

@@ -22,11 +22,27 @@ std::vector<std::string> names_at(const ModuleTable& table, Site site) {
   return names;
 }
 
-TEST(ModuleTable, OfADecoderHasSevenModulesAtFourSites) {
+TEST(ModuleTable, OfADecoderHasSevenModulesOfEachLayerTheEmbeddingAndTheHead) {
   const ModelSpec spec = small_model(2);
   const ModuleTable& table = spec.modules;
-  EXPECT_EQ(table.size(), 7U);
+  EXPECT_EQ(table.size(), 11U);
   EXPECT_EQ(table.num_sites(), 4U);
+  const std::size_t head = table.row("lm_head");
+  EXPECT_EQ(table[head].place, ModulePlace::top);
+  EXPECT_EQ(module_out(spec, 0, head), 0);
+  EXPECT_EQ(module_out(spec, 1, head), spec.vocab_size);
+  EXPECT_EQ(module_in(spec, 1, head), spec.hidden_size);
+  const std::size_t embedding = table.row("embed_tokens");
+  EXPECT_EQ(table[embedding].place, ModulePlace::root);
+  EXPECT_EQ(module_in(spec, 0, embedding), spec.vocab_size);
+  EXPECT_EQ(module_out(spec, 0, embedding), spec.hidden_size);
+  EXPECT_EQ(module_out(spec, 1, embedding), 0);
+  for (const Site site : {Site::whole_embedding, Site::whole_head}) {
+    const AdaptedModule& whole = table[table.first_of(site)];
+    EXPECT_TRUE(whole.is_whole());
+    EXPECT_FALSE(takes_offers(site));
+    EXPECT_EQ(whole.width(spec, spec.layer(0)), spec.hidden_size);
+  }
   EXPECT_THAT(names_at(table, Site::qkv), ElementsAre("q_proj", "k_proj", "v_proj"));
   EXPECT_THAT(names_at(table, Site::o), ElementsAre("o_proj"));
   EXPECT_THAT(names_at(table, Site::gate_up), ElementsAre("gate_proj", "up_proj"));
@@ -59,7 +75,7 @@ TEST(ModuleTable, HasInputsByLayerWholeAndTheProjectionOfAllOfThemInTheFirstLaye
   const std::size_t gate = spec.modules.row("per_layer_input_gate");
   const std::size_t projection = spec.modules.row("per_layer_projection");
   EXPECT_EQ(spec.modules.num_sites(), 7U);
-  EXPECT_FALSE(spec.modules[all].in_layers);
+  EXPECT_EQ(spec.modules[all].place, ModulePlace::root);
   for (std::int64_t l = 0; l < spec.num_layers(); ++l) {
     EXPECT_EQ(module_out(spec, l, all), l == 0 ? 5 * 24 : 0);
     EXPECT_EQ(module_out(spec, l, gate), 24);

@@ -305,7 +305,43 @@ void gather_rows(const GatherRowsArgs& args) {
   }
 }
 
+// The row of x, which is a scaled unit vector with ids.
+std::vector<float> lora_input(const LoraArgs& args, std::int64_t t) {
+  if (args.ids == nullptr) return row_at(args.x, t);
+  std::vector<float> x(static_cast<std::size_t>(args.x.cols()), 0.0F);
+  x[static_cast<std::size_t>(args.ids[t])] = args.id_scale;
+  return x;
+}
+
+void replace(const LoraArgs& args) {
+  const TensorView& out = args.out[0];
+  for (std::int32_t s = 0; s < args.num_segments; ++s) {
+    const LoraSegment& segment = args.segments[s];
+    if (segment.count == 0) continue;
+    const LoraMatrix& matrix = args.table[segment.slot * args.slot_stride];
+    if (matrix.rank == 0) continue;
+    const std::int64_t rows = args.ids == nullptr ? out.cols() : args.x.cols();
+    const auto b = weights(args.pages, args.x.dtype, segment.slot, matrix.b, rows, matrix.rank,
+                           matrix.b_stride);
+    for (std::int32_t n = 0; n < segment.count; ++n) {
+      const std::int64_t t = args.rows[segment.first + n];
+      const std::vector<float> x = lora_input(args, t);
+      for (std::int64_t o = 0; o < out.cols(); ++o) {
+        float sum = 0;
+        for (std::size_t i = 0; i < x.size(); ++i) {
+          const std::size_t at = args.ids == nullptr ? static_cast<std::size_t>(o * matrix.rank) + i
+                                                     : i * static_cast<std::size_t>(matrix.rank) +
+                                                           static_cast<std::size_t>(o);
+          sum += x[i] * b[at];
+        }
+        put(out, sum, t, o);
+      }
+    }
+  }
+}
+
 void lora(const LoraArgs& args) {
+  if (args.part == LoraPart::replace) return replace(args);
   const std::int64_t in = args.x.cols();
   const std::int64_t width = args.part == LoraPart::whole
                                  ? 0
@@ -326,7 +362,7 @@ void lora(const LoraArgs& args) {
       for (std::int32_t n = 0; n < segment.count; ++n) {
         const std::int64_t t = args.rows[segment.first + n];
         const std::vector<float> x =
-            args.part == LoraPart::expand ? std::vector<float>() : row_at(args.x, t);
+            args.part == LoraPart::expand ? std::vector<float>() : lora_input(args, t);
         std::vector<float> v(static_cast<std::size_t>(inner), 0.0F);
         if (inner > matrix.rank && args.adds_bias) v.back() = 1;
         for (std::int32_t j = 0; j < matrix.rank; ++j) {

@@ -16,7 +16,6 @@ TEST_F(PeftAdapter, RefusesWhatChangesTheMaths) {
   ASSERT_EQ(message(lora({"q_proj"})), "accepted");
   EXPECT_THAT(message_with("use_dora", true), HasSubstr("DoRA"));
   EXPECT_THAT(message_with("bias", "some"), HasSubstr("none, all or lora_only"));
-  EXPECT_THAT(message_with("modules_to_save", {"lm_head"}), HasSubstr("modules_to_save"));
   EXPECT_THAT(message_with("fan_in_fan_out", true), HasSubstr("fan_in_fan_out"));
   EXPECT_THAT(message_with("peft_type", "LOHA"), HasSubstr("LOHA"));
   EXPECT_THAT(message_with("peft_type", nullptr), HasSubstr("'peft_type' is missing"));
@@ -145,16 +144,49 @@ TEST_F(PeftAdapter, GivesUpOnAPatternThatTakesForEver) {
   EXPECT_THAT(message(lora("(([a-z.0-9_]+)+)+[A-Z]")), HasSubstr("cannot be used"));
 }
 
-TEST_F(PeftAdapter, RefusesTheEmbeddingAndTheHead) {
+TEST_F(PeftAdapter, RefusesAHeadOfOtherShapesOrWithoutItsTensors) {
   add_everywhere({"q_proj"});
   EXPECT_THAT(message(lora({"q_proj", "lm_head"})), HasSubstr("lm_head"));
-  EXPECT_THAT(message(lora({"q_proj", "embed_tokens"})), HasSubstr("embed_tokens"));
-  EXPECT_THAT(message(lora(".*")), HasSubstr("embedding"));
-  add_matrix("base_model.model.lm_head.lora_A.weight", 4, 20);
-  EXPECT_THAT(message(lora({"q_proj"})), HasSubstr("lm_head"));
-  tensors_.erase("base_model.model.lm_head.lora_A.weight");
-  add_matrix("base_model.model.model.embed_tokens.lora_embedding_A", 4, 50);
-  EXPECT_THAT(message(lora({"q_proj"})), HasSubstr("LoRA on the embedding"));
+  add_matrix("base_model.model.lm_head.lora_A.weight", 4, base().hidden_size);
+  EXPECT_THAT(message(lora({"q_proj", "lm_head"})), HasSubstr("lora_B is missing"));
+  add_matrix("base_model.model.lm_head.lora_B.weight", base().vocab_size + 1, 4);
+  EXPECT_THAT(message(lora({"q_proj", "lm_head"})), HasSubstr("lora_B of lm_head"));
+  tensors_.erase("base_model.model.lm_head.lora_B.weight");
+  add_matrix("base_model.model.lm_head.lora_B.weight", base().vocab_size, 4);
+  EXPECT_EQ(message(lora({"q_proj", "lm_head"})), "accepted");
+  add_everywhere({"k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"});
+  EXPECT_THAT(message(lora("all-linear")),
+              HasSubstr("lm_head, which adapter_config.json does not"));
+}
+
+TEST_F(PeftAdapter, RefusesAnEmbeddingOfOtherShapes) {
+  add_everywhere({"q_proj"});
+  const std::string path = "base_model.model.model.embed_tokens.";
+  EXPECT_THAT(message(lora({"q_proj", "embed_tokens"})), HasSubstr("lora_A is missing"));
+  add_matrix(path + "lora_embedding_A", 4, base().vocab_size);
+  add_matrix(path + "lora_embedding_B", base().hidden_size, 4);
+  EXPECT_EQ(message(lora({"q_proj", "embed_tokens"})), "accepted");
+  EXPECT_THAT(message(lora({"q_proj"})), HasSubstr("does not target"));
+  tensors_.erase(path + "lora_embedding_A");
+  add_matrix(path + "lora_embedding_A", 4, base().vocab_size - 1);
+  EXPECT_THAT(message(lora({"q_proj", "embed_tokens"})), HasSubstr("lora_A of model.embed_tokens"));
+}
+
+TEST_F(PeftAdapter, RefusesWholeModulesThatAreMissingOrDoNotFit) {
+  add_everywhere({"q_proj"});
+  EXPECT_THAT(message_with("modules_to_save", {"lm_head"}), HasSubstr("weight is missing"));
+  EXPECT_THAT(message_with("modules_to_save", {"norm"}), HasSubstr("names norm"));
+  EXPECT_THAT(message_with("modules_to_save", "lm_head"), HasSubstr("list of names"));
+  const std::string head = "base_model.model.lm_head.weight";
+  add_matrix(head, base().vocab_size, base().hidden_size);
+  EXPECT_EQ(message_with("modules_to_save", {"lm_head"}), "accepted");
+  add_matrix("base_model.model.lm_head.modules_to_save.weight", base().vocab_size,
+             base().hidden_size);
+  EXPECT_THAT(message_with("modules_to_save", {"lm_head"}), HasSubstr("two names"));
+  tensors_.erase("base_model.model.lm_head.modules_to_save.weight");
+  tensors_.erase(head);
+  add_matrix(head, base().vocab_size, base().hidden_size + 1);
+  EXPECT_THAT(message_with("modules_to_save", {"lm_head"}), HasSubstr("the weight of lm_head"));
 }
 
 TEST_F(PeftAdapter, RefusesTensorsThatDoNotBelong) {
@@ -171,8 +203,9 @@ TEST_F(PeftAdapter, RefusesTensorsThatDoNotBelong) {
   EXPECT_THAT(refused(layer + "self_attn.q_proj.base_layer.bias"), HasSubstr("bias"));
   EXPECT_THAT(refused(layer + "self_attn.q_proj.bias"), HasSubstr("bias"));
   EXPECT_THAT(refused("base_model.model.lm_head.modules_to_save.weight"),
-              HasSubstr("whole modules"));
-  EXPECT_THAT(refused("base_model.model.lm_head.weight"), HasSubstr("not A or B"));
+              HasSubstr("the weight of lm_head"));
+  EXPECT_THAT(refused("base_model.model.lm_head.weight"), HasSubstr("the weight of lm_head"));
+  EXPECT_THAT(refused(layer + "self_attn.q_proj.weight"), HasSubstr("not A or B"));
   EXPECT_THAT(refused("something"), HasSubstr("not A or B"));
   EXPECT_THAT(refused("model.layers.0.self_attn.q_proj.lora_A.weight"), HasSubstr("two names"));
   EXPECT_THAT(refused("base_model.model..lora_A.weight"), HasSubstr("does not have"));

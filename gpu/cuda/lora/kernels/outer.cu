@@ -1,0 +1,148 @@
+// What adapters change at the embedding and the head (LoraArgs in gpu/ops.h: `ids`, and replacing).
+//
+//   shrink by ids   v[t, r] = scale A[r, ids[t]]      one block per row; bound by latency
+//   replace by ids  y[t] = scale B[ids[t]]            one block per row; bound by latency
+//   replace         y[t] = x[t] B^T                   one warp per column and eight rows of a
+//                                                     segment; bound by reading B, once for eight
+//
+// They start after the previous kernel has ended, so that all they read is there.
+#include "gpu/cuda/base/element.cuh"
+#include "gpu/cuda/lora/kernels/outer.h"
+#include "gpu/cuda/lora/kernels/stream.cuh"
+
+namespace tandem::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / 32;
+constexpr int kRows = 8;  // that share a read of B
+
+template <typename T, bool kPaged>
+__device__ float weight_at(const WeightBytes<kPaged>& bytes, std::uint64_t begin,
+                           std::int64_t element) {
+  const std::uint64_t at = begin + static_cast<std::uint64_t>(element) * sizeof(T);
+  return to_float(*reinterpret_cast<const T*>(bytes.at(at)));
+}
+
+// The slot of a position of LoraParams::rows; -1: it is in no segment. All threads call it.
+__device__ int slot_of(const LoraParams& p, int position) {
+  __shared__ int slot;
+  if (threadIdx.x == 0) slot = -1;
+  __syncthreads();
+  for (int s = static_cast<int>(threadIdx.x); s < p.num_segments; s += kThreads) {
+    const LoraRows segment = p.segments[s];
+    if (position >= segment.first && position < segment.first + segment.count) slot = segment.slot;
+  }
+  __syncthreads();
+  return slot;
+}
+
+template <typename T, typename Out, bool kPaged>
+__global__ void __launch_bounds__(kThreads)
+    outer_ids(const __grid_constant__ LoraParams p, const __grid_constant__ OuterParams o) {
+  const int position = static_cast<int>(blockIdx.x);
+  const int slot = slot_of(p, position);
+  if (slot < 0) return;
+  const LoraEntry entry = entry_of(p, slot, 0);
+  const WeightBytes<kPaged> bytes(p, slot);
+  const std::int64_t row = row_of(p, position);
+  const std::int64_t id = o.ids[row];
+  if (!o.replaces) {
+    const int each = ranks_of_share(entry.rank, p.num_shares);
+    const int first = min(p.share * each, entry.rank);
+    const int ranks = min(each, entry.rank - first);
+    for (int r = static_cast<int>(threadIdx.x); r < ranks; r += kThreads) {
+      const std::int64_t at = std::int64_t{first + r} * p.in + id;
+      p.v[row * p.v_stride + r] = o.id_scale * weight_at<T, kPaged>(bytes, entry.a, at);
+    }
+    return;
+  }
+  Out* const y = static_cast<Out*>(p.out[0].data) + row * p.out[0].stride;
+  for (int c = static_cast<int>(threadIdx.x); c < entry.rank; c += kThreads) {
+    const std::int64_t at = id * entry.b_stride + c;
+    y[c] = from_float<Out>(o.id_scale * weight_at<T, kPaged>(bytes, entry.b, at));
+  }
+}
+
+// Rows of B begin at multiples of 16 bytes and are padded to them by zeros, and 16 aligned bytes
+// lie in one chunk.
+template <typename T, typename Out, bool kPaged>
+__global__ void __launch_bounds__(kThreads) outer_product(const __grid_constant__ LoraParams p) {
+  constexpr int kVector = 16 / sizeof(T);
+  const LoraRows segment = p.segments[blockIdx.y];
+  const int column = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32;
+  if (segment.count == 0 || column >= p.out[0].cols) return;
+  const LoraEntry entry = entry_of(p, segment.slot, 0);
+  if (entry.rank == 0) return;
+  const WeightBytes<kPaged> bytes(p, segment.slot);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const std::uint64_t begin =
+      entry.b + static_cast<std::uint64_t>(column) * entry.b_stride * sizeof(T);
+  const T* const x = static_cast<const T*>(p.x);
+  for (int first = 0; first < segment.count; first += kRows) {
+    const int count = min(kRows, segment.count - first);
+    std::int64_t row[kRows];
+    float sum[kRows] = {};
+    for (int j = 0; j < kRows; ++j) {
+      row[j] = row_of(p, segment.first + first + min(j, count - 1));
+    }
+    for (int i = lane * kVector; i < p.in; i += 32 * kVector) {
+      const uint4 raw = *reinterpret_cast<const uint4*>(
+          bytes.at(begin + static_cast<std::uint64_t>(i) * sizeof(T)));
+      const T* const w = reinterpret_cast<const T*>(&raw);
+#pragma unroll
+      for (int j = 0; j < kRows; ++j) {
+        if (j >= count) break;
+        const T* const from = x + row[j] * p.x_stride + i;
+#pragma unroll
+        for (int k = 0; k < kVector; ++k) {
+          if (i + k < p.in) sum[j] += to_float(w[k]) * to_float(from[k]);
+        }
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < kRows; ++j) {
+      for (int step = 16; step > 0; step /= 2) sum[j] += __shfl_xor_sync(~0U, sum[j], step);
+      if (lane == 0 && j < count) {
+        static_cast<Out*>(p.out[0].data)[row[j] * p.out[0].stride + column] =
+            from_float<Out>(sum[j]);
+      }
+    }
+  }
+}
+
+template <typename T, typename Out, bool kPaged>
+cudaError_t launch(const LoraParams& p, const OuterParams& o, cudaStream_t stream) {
+  if (o.ids != nullptr) {
+    outer_ids<T, Out, kPaged><<<static_cast<unsigned>(p.num_rows), kThreads, 0, stream>>>(p, o);
+  } else {
+    const auto blocks = static_cast<unsigned>((p.out[0].cols + kWarps - 1) / kWarps);
+    outer_product<T, Out, kPaged>
+        <<<dim3(blocks, static_cast<unsigned>(p.num_segments)), kThreads, 0, stream>>>(p);
+  }
+  return cudaPeekAtLastError();
+}
+
+template <typename T, typename Out>
+cudaError_t launch(const LoraParams& p, const OuterParams& o, cudaStream_t stream) {
+  return p.page_base != nullptr ? launch<T, Out, true>(p, o, stream)
+                                : launch<T, Out, false>(p, o, stream);
+}
+
+}  // namespace
+
+cudaError_t enqueue_outer(const LoraParams& p, const OuterParams& o, cudaStream_t stream) {
+  if (p.num_rows == 0 || p.num_segments == 0) return cudaSuccess;
+  const bool wide = p.out_type == LoraType::f32;
+  switch (p.type) {
+    case LoraType::f16:
+      return wide ? launch<__half, float>(p, o, stream) : launch<__half, __half>(p, o, stream);
+    case LoraType::bf16:
+      return wide ? launch<__nv_bfloat16, float>(p, o, stream)
+                  : launch<__nv_bfloat16, __nv_bfloat16>(p, o, stream);
+    default:
+      return launch<float, float>(p, o, stream);
+  }
+}
+
+}  // namespace tandem::cuda
