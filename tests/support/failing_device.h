@@ -21,7 +21,7 @@ struct Faults {
   std::atomic<int> samples_left = -1;  // sample() calls before the failing one; negative: none
   std::atomic<int> gemms_left = -1;    // the same for gemm(), on the host device
   std::atomic<bool> throws = false;    // gemm() throws instead of failing when it runs
-  std::atomic<int> halved = 0;         // number of lora() calls for the second half of an adapter
+  std::atomic<int> halved = 0;         // number of lora() calls for the first half of an adapter
   std::function<void()> synchronizing;
 };
 
@@ -72,7 +72,7 @@ class FailingStream final : public Stream {
   void scale_logits(const ScaleLogitsArgs& args) override { inner_->scale_logits(args); }
   void gather_rows(const GatherRowsArgs& args) override { inner_->gather_rows(args); }
   void lora(const LoraArgs& args) override {
-    if (args.part == LoraPart::expand) ++faults_.halved;
+    if (args.part == LoraPart::shrink && args.ids == nullptr) ++faults_.halved;
     inner_->lora(args);
   }
   void all_reduce(const AllReduceArgs& args) override { inner_->all_reduce(args); }

@@ -79,6 +79,7 @@ struct Pair {
   const TensorInfo* bias = nullptr;
   const TensorInfo* whole = nullptr;  // in place of the base's matrix
   bool planned = false;               // its A and B are
+  bool may_be_whole = false;
 
   const TensorInfo*& part(PairPart which) {
     switch (which) {
@@ -201,14 +202,32 @@ RowsOfB rows_of_b(const ModelSpec& spec, const PlannedModule& planned) {
   return rows;
 }
 
+// A whole embedding and a whole head have one vocabulary.
+Status check_one_vocabulary(const Pairs& pairs, const ModelSpec& spec) {
+  const TensorInfo* first = nullptr;
+  for (std::size_t m = 0; m < spec.modules.size(); ++m) {
+    if (!spec.modules[m].is_whole()) continue;
+    const auto it = pairs.find(module_path(spec, 0, m));
+    const TensorInfo* const info = it == pairs.end() ? nullptr : it->second.whole;
+    if (info == nullptr || info->shape.empty()) continue;
+    if (first != nullptr && info->shape[0] != first->shape[0]) {
+      return invalid("the adapter's embedding has {} rows and its head {}", first->shape[0],
+                     info->shape[0]);
+    }
+    first = info;
+  }
+  return {};
+}
+
 Result<std::vector<PeftJob>> plan_jobs(const std::vector<PlannedModule>& plan, Pairs pairs,
                                        const ModelSpec& spec, bool has_bias, Adapter& adapter) {
+  TANDEM_TRY(check_one_vocabulary(pairs, spec));
   std::vector<PeftJob> jobs;
   for (const PlannedModule& planned : plan) {
     Pair pair;
     const bool is_whole = spec.modules[planned.module].is_whole();
     if (const auto it = pairs.find(planned.path); it != pairs.end()) {
-      it->second.planned = it->second.planned || !is_whole;
+      (is_whole ? it->second.may_be_whole : it->second.planned) = true;
       pair = it->second;
     } else if (!planned.fused && !spec.modules[planned.module].fused_path.empty()) {
       continue;  // PEFT passes over the part of a fused module, which its model does not have
@@ -254,6 +273,7 @@ Result<std::vector<PeftJob>> plan_jobs(const std::vector<PlannedModule>& plan, P
   if (jobs.empty()) return invalid("the adapter adapts no module of the base");
   for (const auto& [path, pair] : pairs) {
     const bool is_lora = pair.a != nullptr || pair.b != nullptr;
+    if (pair.whole != nullptr && !pair.may_be_whole) return explain_extra(path, spec);
     if (is_lora && !pair.planned && !is_never_computed(path, spec))
       return explain_extra(path, spec);
   }

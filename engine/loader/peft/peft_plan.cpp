@@ -217,6 +217,9 @@ std::optional<std::string> path_in_text_model(const ModelSpec& spec, std::string
   constexpr std::string_view kRoot = "model.";
   if (path.starts_with("model.layers.")) return below_root(path.substr(kRoot.size()));
   if (!spec.names.multimodal) return std::string(path);
+  for (const TextModelPlace& place : kTextModelPlaces) {
+    if (place.head.starts_with(path) && path.ends_with("lm_head")) return "lm_head";
+  }
   for (const std::string_view part : {"vision_tower.", "multi_modal_projector.", "audio_tower.",
                                       "embed_vision.", "embed_audio."}) {
     if (path.starts_with(part) || path.starts_with(std::string(kRoot).append(part))) return {};

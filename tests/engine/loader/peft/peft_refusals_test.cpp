@@ -187,6 +187,11 @@ TEST_F(PeftAdapter, RefusesWholeModulesThatAreMissingOrDoNotFit) {
   tensors_.erase(head);
   add_matrix(head, base().vocab_size, base().hidden_size + 1);
   EXPECT_THAT(message_with("modules_to_save", {"lm_head"}), HasSubstr("the weight of lm_head"));
+  add_matrix("base_model.model.model.embed_tokens.weight", base().vocab_size + 6,
+             base().hidden_size);
+  const std::string rows = fmt::format("embedding has {} rows and its head {}",
+                                       base().vocab_size + 6, base().vocab_size);
+  EXPECT_THAT(message_with("modules_to_save", {"lm_head"}), HasSubstr(rows));
 }
 
 TEST_F(PeftAdapter, RefusesTensorsThatDoNotBelong) {
@@ -206,6 +211,7 @@ TEST_F(PeftAdapter, RefusesTensorsThatDoNotBelong) {
               HasSubstr("the weight of lm_head"));
   EXPECT_THAT(refused("base_model.model.lm_head.weight"), HasSubstr("the weight of lm_head"));
   EXPECT_THAT(refused(layer + "self_attn.q_proj.weight"), HasSubstr("not A or B"));
+  EXPECT_THAT(refused(layer + "lm_head.weight"), HasSubstr("the base does not have"));
   EXPECT_THAT(refused("something"), HasSubstr("not A or B"));
   EXPECT_THAT(refused("model.layers.0.self_attn.q_proj.lora_A.weight"), HasSubstr("two names"));
   EXPECT_THAT(refused("base_model.model..lora_A.weight"), HasSubstr("does not have"));
