@@ -300,7 +300,7 @@ constexpr std::int32_t lora_share(std::int32_t rank, std::int32_t num_shares) {
 //           o' = first_column + o. v: [T, num_shares M w], the shares one after another
 // The other elements of v (other rows, ranks past the adapter's) are not read, but may be written.
 //
-// Replacing, with a rank of x's width (max_rank is not read, and ranks may be any):
+// Replacing, where B has x's width for a rank, whatever max_rank is (0: no adapter has modules):
 //   replace  out[0][t] = x[t] B^T; rows whose adapter does not have the module keep what they hold
 //
 // With `ids`, x is not in memory, and one module of an embedding's tokens is computed:

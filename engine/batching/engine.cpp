@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log/log.h"
 #include "base/threads/thread_cpus.h"
 #include "engine/batching/engine_reporter.h"
 #include "engine/batching/line/invocation.h"
@@ -153,7 +154,12 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& wanted, cons
                                                const Tokenizer& tokenizer, const Clock& clock,
                                                const LoadProgress& progress) {
   EngineOptions options = wanted;
-  options.max_lora_rank = std::min(options.max_lora_rank, devices.front()->info().max_lora_rank);
+  const std::int32_t most = devices.front()->info().max_lora_rank;
+  if (options.max_lora_rank > most && options.max_lora_rank != EngineOptions().max_lora_rank) {
+    log::warning("max_lora_rank {} is lowered to {}, the largest that this device computes",
+                 options.max_lora_rank, most);
+  }
+  options.max_lora_rank = std::min(options.max_lora_rank, most);
   TANDEM_CHECK(options.num_pages > 0 && options.page_tokens > 0);
   if (options.max_model_len <= 0 || options.max_num_seqs <= 0 ||
       options.max_num_batched_tokens <= 0) {

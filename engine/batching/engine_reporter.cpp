@@ -25,8 +25,8 @@ ModelSizes sizes_of(const ModelSpec& config, DType dtype) {
     kv += 2 * config.layer(layer).attention.kv_size();
     for (std::size_t m = 0; m < config.modules.size(); ++m) {
       const std::int64_t out = module_out(config, layer, m);
-      if (out > 0 && takes_offers(config.modules[m].site))
-        inputs_and_outputs += module_in(config, layer, m) + out;
+      if (out == 0 || !takes_offers(config.modules[m].site)) continue;
+      inputs_and_outputs += module_in(config, layer, m) + out;
     }
   }
   return {.layers = config.num_layers(),

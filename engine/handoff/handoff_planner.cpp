@@ -65,6 +65,14 @@ void add(const MailboxWorkers& workers, PlanRequest& request) {
   request.workers_just_woken_for = std::max(request.workers_just_woken_for, workers.just_woken_for);
 }
 
+// Adapters with modules outside of the sites that take offers are waited for, layer by layer.
+bool is_for_workers(const Adapter& adapter) {
+  for (std::size_t site = 0; site < kMaxSites; ++site) {
+    if (!takes_offers(static_cast<Site>(site)) && adapter.site_ranks[site] > 0) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 // An adapter that is still arriving and has rows in the step.
@@ -124,6 +132,7 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
       adapter.host_arrives = under_way.in_flight().unread(*each.adapter);
     }
     adapter.rows = each.rows;
+    if (!is_for_workers(each.adapter->contents())) adapter.may_hand_over = false;
     adapter.layers = layer_loads(config_, each.adapter->contents(), num_devices_);
     if (each.adapter->residency() == Residency::resident) {  // it waits only for its step
       adapter.a_arrives.assign(adapter.layers.size(), 0);
@@ -198,14 +207,6 @@ ColdAdapter HandoffPlanner::times_of(const AdapterRows& cold, const ArrivingAdap
   return times;
 }
 
-// Adapters with modules outside of the sites that take offers are waited for, layer by layer.
-bool takes_offers(const Adapter& adapter) {
-  for (std::size_t site = 0; site < kMaxSites; ++site) {
-    if (!takes_offers(static_cast<Site>(site)) && adapter.site_ranks[site] > 0) return false;
-  }
-  return true;
-}
-
 // Candidates with few rows come first, as in the planner.
 std::vector<HandoffPlanner::Candidate> HandoffPlanner::choose(
     std::span<const AdapterRows> cold, std::span<const MailboxWorkers> workers,
@@ -231,7 +232,7 @@ std::vector<HandoffPlanner::Candidate> HandoffPlanner::choose(
   for (Candidate& candidate : candidates) {
     const std::size_t box = candidate.place.arena;
     if (groups == max_groups_) break;
-    if (candidate.cold->rows > room[box] || !takes_offers(candidate.cold->adapter->contents())) {
+    if (candidate.cold->rows > room[box] || !is_for_workers(candidate.cold->adapter->contents())) {
       continue;
     }
     candidate.times.may_hand_over = true;

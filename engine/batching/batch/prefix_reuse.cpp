@@ -14,7 +14,7 @@ void PrefixReuse::find(Sequence& sequence) const {
   std::string digest;
   PrefixBranch branch;
   if (context.adapter != nullptr) digest = context.adapter->contents().digest;
-  // Pages before the adapter acts are the base model's. The place is a part of the branch's name,
+  // Pages before the adapter acts are the base model's. The place is a part of the branch's digest,
   // as a page may hold tokens on both sides of it.
   if (context.adapter_from > 0) {
     branch.digest = fmt::format("{} from {}", std::exchange(digest, {}), context.adapter_from);

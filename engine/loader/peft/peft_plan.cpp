@@ -34,24 +34,6 @@ Result<bool> is_excluded(const PeftConfig& peft, std::string_view path) {
   return match != Match::none;
 }
 
-bool is_saved(const PeftConfig& peft, std::string_view path) {
-  return std::ranges::any_of(peft.saved,
-                             [&](const std::string& name) { return path.ends_with(name); });
-}
-
-Status check_saved(const PeftConfig& peft, const ModelSpec& spec) {
-  for (const std::string& name : peft.saved) {
-    const auto may_be_whole = [&](const AdaptedModule& row) {
-      return row.is_whole() && std::string_view("model." + row.path).ends_with(name);
-    };
-    if (std::ranges::any_of(spec.modules, may_be_whole)) continue;
-    return invalid(
-        "'modules_to_save' names {}: whole modules are supported for the embedding and the head",
-        name.substr(0, 100));
-  }
-  return {};
-}
-
 // PEFT uses layers_pattern as a part of a regular expression.
 Result<std::vector<PythonRegex>> layer_patterns(const PeftConfig& peft) {
   std::vector<PythonRegex> patterns;
@@ -123,6 +105,30 @@ std::vector<std::string> spellings_of(const ModelSpec& spec, const std::string& 
   return spellings;
 }
 
+bool is_saved(const PeftConfig& peft, const std::vector<std::string>& spellings) {
+  return std::ranges::any_of(peft.saved, [&](const std::string& name) {
+    return std::ranges::any_of(spellings,
+                               [&](const std::string& path) { return path.ends_with(name); });
+  });
+}
+
+Status check_saved(const PeftConfig& peft, const ModelSpec& spec) {
+  for (const std::string& name : peft.saved) {
+    bool may_be_whole = false;
+    for (std::size_t m = 0; m < spec.modules.size() && !may_be_whole; ++m) {
+      may_be_whole =
+          spec.modules[m].is_whole() &&
+          std::ranges::any_of(spellings_of(spec, module_path(spec, 0, m)),
+                              [&](const std::string& path) { return path.ends_with(name); });
+    }
+    if (may_be_whole) continue;
+    return invalid(
+        "'modules_to_save' names {}: whole modules are supported for the embedding and the head",
+        name.substr(0, 100));
+  }
+  return {};
+}
+
 // True if a spelling is targeted and none is excluded.
 Result<bool> is_any_targeted(const PeftConfig& peft, const std::vector<PythonRegex>& patterns,
                              std::int64_t layer, const std::vector<std::string>& spellings) {
@@ -160,7 +166,9 @@ Result<Target> find_target(const PeftConfig& peft, const std::vector<PythonRegex
   const Site site = spec.modules[module].site;
   if (!takes_offers(site)) {
     const std::string path = module_path(spec, layer, module);
-    if (peft.all_linear || is_saved(peft, path)) return Target();
+    if (peft.all_linear || is_saved(peft, spellings_of(spec, path))) return Target();
+    TANDEM_ASSIGN(const bool excluded, is_excluded(peft, path));
+    if (excluded) return Target();
     TANDEM_ASSIGN(const bool tied, is_tied_to_target(peft, spec, site));
     if (tied) return Target{{path}};
   }
@@ -238,7 +246,7 @@ Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const Mo
       if (module_out(spec, layer, module) == 0) continue;
       if (const AdaptedModule& row = spec.modules[module]; row.is_whole()) {
         std::string path = module_path(spec, layer, module);
-        const bool saved = is_saved(peft, path);
+        const bool saved = is_saved(peft, spellings_of(spec, path));
         plan.push_back(
             {layer, module, std::move(path), false, row.width(spec, spec.layer(layer)), 1, saved});
         continue;

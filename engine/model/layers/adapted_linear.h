@@ -31,7 +31,7 @@ void run(LayerStep& step, const AdaptedLinear& linear);
 // True if run() adds anything to the product.
 bool has_deltas(const LayerStep& step, std::int64_t layer, Site site);
 
-// True if an adapter of the step may have the module of a site outside of the layers.
+// True if an adapter of the step may have a module at this site, which lies outside of the layers.
 bool adapts(const LayerStep& step, Site site);
 
 // Replaces the residual's rows, which hold the base's embedding, by those of whole embeddings, and

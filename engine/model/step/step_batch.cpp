@@ -387,7 +387,11 @@ StepInput StepBatch::upload(Stream& stream) {
   settle_keys();
   group_rows_by_adapter();
   find_groups();
-  group_samples_by_adapter();
+  // A padded step reads them for the head only.
+  const SiteSet sites = adapted();
+  if (bounds_.rows == 0 || sites.has(Site::head) || sites.has(Site::whole_head)) {
+    group_samples_by_adapter();
+  }
   if (bounds_.rows > 0) fill_up();
   Staging& staging = staging_[turn_++ % staging_.size()];
   staging.copied->synchronize();

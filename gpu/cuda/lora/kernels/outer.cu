@@ -3,9 +3,13 @@
 //   shrink by ids   v[t, r] = scale A[r, ids[t]]      one block per row; bound by latency
 //   replace by ids  y[t] = scale B[ids[t]]            one block per row; bound by latency
 //   replace         y[t] = x[t] B^T                   one warp per column and eight rows of a
-//                                                     segment; bound by reading B, once for eight
+//                                                     segment; bound by reading B, once for eight.
+//                                                     The grid has one size for all steps, as those
+//                                                     that are recorded hold segments without rows
 //
 // They start after the previous kernel has ended, so that all they read is there.
+#include <algorithm>
+
 #include "gpu/cuda/base/element.cuh"
 #include "gpu/cuda/lora/kernels/outer.h"
 #include "gpu/cuda/lora/kernels/stream.cuh"
@@ -15,7 +19,9 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
-constexpr int kRows = 8;  // that share a read of B
+constexpr int kRows = 8;                // that share a read of B
+constexpr int kMaxColumnBlocks = 1056;  // eight on each of an H100's multiprocessors
+constexpr int kMaxSegmentBlocks = 8;
 
 template <typename T, bool kPaged>
 __device__ float weight_at(const WeightBytes<kPaged>& bytes, std::uint64_t begin,
@@ -58,7 +64,8 @@ __global__ void __launch_bounds__(kThreads)
     return;
   }
   Out* const y = static_cast<Out*>(p.out[0].data) + row * p.out[0].stride;
-  for (int c = static_cast<int>(threadIdx.x); c < entry.rank; c += kThreads) {
+  const int columns = min(entry.rank, static_cast<int>(p.out[0].cols));
+  for (int c = static_cast<int>(threadIdx.x); c < columns; c += kThreads) {
     const std::int64_t at = id * entry.b_stride + c;
     y[c] = from_float<Out>(o.id_scale * weight_at<T, kPaged>(bytes, entry.b, at));
   }
@@ -67,14 +74,10 @@ __global__ void __launch_bounds__(kThreads)
 // Rows of B begin at multiples of 16 bytes and are padded to them by zeros, and 16 aligned bytes
 // lie in one chunk.
 template <typename T, typename Out, bool kPaged>
-__global__ void __launch_bounds__(kThreads) outer_product(const __grid_constant__ LoraParams p) {
+__device__ void multiply_column(const LoraParams& p, const LoraRows& segment,
+                                const LoraEntry& entry, const WeightBytes<kPaged>& bytes,
+                                int column) {
   constexpr int kVector = 16 / sizeof(T);
-  const LoraRows segment = p.segments[blockIdx.y];
-  const int column = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32;
-  if (segment.count == 0 || column >= p.out[0].cols) return;
-  const LoraEntry entry = entry_of(p, segment.slot, 0);
-  if (entry.rank == 0) return;
-  const WeightBytes<kPaged> bytes(p, segment.slot);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::uint64_t begin =
       entry.b + static_cast<std::uint64_t>(column) * entry.b_stride * sizeof(T);
@@ -112,13 +115,30 @@ __global__ void __launch_bounds__(kThreads) outer_product(const __grid_constant_
 }
 
 template <typename T, typename Out, bool kPaged>
+__global__ void __launch_bounds__(kThreads) outer_product(const __grid_constant__ LoraParams p) {
+  const int first = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32;
+  const int step = static_cast<int>(gridDim.x) * kWarps;
+  for (int s = static_cast<int>(blockIdx.y); s < p.num_segments; s += static_cast<int>(gridDim.y)) {
+    const LoraRows segment = p.segments[s];
+    if (segment.count == 0) continue;
+    const LoraEntry entry = entry_of(p, segment.slot, 0);
+    if (entry.rank == 0) continue;
+    const WeightBytes<kPaged> bytes(p, segment.slot);
+    for (int column = first; column < p.out[0].cols; column += step) {
+      multiply_column<T, Out, kPaged>(p, segment, entry, bytes, column);
+    }
+  }
+}
+
+template <typename T, typename Out, bool kPaged>
 cudaError_t launch(const LoraParams& p, const OuterParams& o, cudaStream_t stream) {
   if (o.ids != nullptr) {
     outer_ids<T, Out, kPaged><<<static_cast<unsigned>(p.num_rows), kThreads, 0, stream>>>(p, o);
   } else {
-    const auto blocks = static_cast<unsigned>((p.out[0].cols + kWarps - 1) / kWarps);
-    outer_product<T, Out, kPaged>
-        <<<dim3(blocks, static_cast<unsigned>(p.num_segments)), kThreads, 0, stream>>>(p);
+    const auto columns = static_cast<int>((p.out[0].cols + kWarps - 1) / kWarps);
+    const dim3 blocks(static_cast<unsigned>(std::min(columns, kMaxColumnBlocks)),
+                      static_cast<unsigned>(std::min(p.num_segments, kMaxSegmentBlocks)));
+    outer_product<T, Out, kPaged><<<blocks, kThreads, 0, stream>>>(p);
   }
   return cudaPeekAtLastError();
 }
