@@ -78,11 +78,25 @@ Status allocate_bytes(Adapter& adapter, const AllocateBytes& allocate) {
                size_text(adapter.num_bytes));
 }
 
+// The modules of the embedding and the head are a layer's last ones (ModuleTable). A digest names
+// those that are there, so that adapters without them keep the digests that registries hold from
+// releases without these modules.
+constexpr std::size_t kOuterModules = 4;
+
 AdapterDigest::AdapterDigest(const Adapter& layout)
     : num_bytes_(layout.num_bytes), num_pieces_((num_bytes_ + kPieceBytes - 1) / kPieceBytes) {
   text_ = fmt::format("tandem adapter 1 {} {}\n", to_string(layout.dtype), num_bytes_);
-  for (const AdapterMatrix& m : layout.layers.all()) {
-    text_ += fmt::format("{} {} {} {},", m.rank, m.b_stride, m.a_offset, m.b_offset);
+  for (std::size_t layer = 0; layer < layout.layers.size(); ++layer) {
+    const std::span<const AdapterMatrix> row = layout.layers[layer];
+    for (std::size_t m = 0; m < row.size(); ++m) {
+      const AdapterMatrix& matrix = row[m];
+      if (const std::size_t to_end = row.size() - m; to_end <= kOuterModules) {
+        if (matrix.rank == 0) continue;
+        text_ += fmt::format("outer {}: ", to_end);
+      }
+      text_ += fmt::format("{} {} {} {},", matrix.rank, matrix.b_stride, matrix.a_offset,
+                           matrix.b_offset);
+    }
   }
   if (!layout.invocation.empty()) {
     text_ += fmt::format("\ninvoked by {}\n", fmt::join(layout.invocation, " "));

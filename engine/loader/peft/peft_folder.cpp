@@ -270,6 +270,7 @@ Result<std::vector<PeftJob>> plan_jobs(const std::vector<PlannedModule>& plan, P
          .end = adapter.num_bytes,
          .matrix = matrix});
   }
+  if (jobs.empty()) return invalid("the adapter adapts no module of the base");
   for (const auto& [path, pair] : pairs) {
     const bool is_lora = pair.a != nullptr || pair.b != nullptr || pair.bias != nullptr;
     if (pair.whole != nullptr && !pair.may_be_whole) return explain_extra(path, spec);
@@ -277,7 +278,6 @@ Result<std::vector<PeftJob>> plan_jobs(const std::vector<PlannedModule>& plan, P
       return explain_extra(path, spec);
     }
   }
-  if (jobs.empty()) return invalid("the adapter adapts no module of the base");
   return jobs;
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kAdapters = 3;
 
-// On all modules; its biases are large, so that none can be missing unnoticed.
+// On all modules of the layers; its biases are large, so that none can be missing unnoticed.
 Adapter biased_adapter(const ModelSpec& spec, std::int64_t rank, unsigned seed) {
   Adapter adapter;
   adapter.layers = AdapterLayers(spec.num_layers(), spec.modules.size());
@@ -23,7 +23,7 @@ Adapter biased_adapter(const ModelSpec& spec, std::int64_t rank, unsigned seed) 
   const auto each_module = [&](const auto& body) {
     for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
       for (std::size_t m = 0; m < spec.modules.size(); ++m) {
-        if (module_out(spec, layer, m) > 0) body(layer, m);
+        if (takes_offers(spec.modules[m].site) && module_out(spec, layer, m) > 0) body(layer, m);
       }
     }
   };

@@ -147,7 +147,7 @@ TEST(Workload, RefusesWhatCannotBe) {
   EXPECT_TRUE(refused([](WorkloadOptions& o) { o.requests_per_s = 0; }));
   EXPECT_TRUE(refused([](WorkloadOptions& o) { o.duration_s = -1; }));
   EXPECT_TRUE(refused([](WorkloadOptions& o) { o.adapters = 0; }));
-  EXPECT_TRUE(refused([](WorkloadOptions& o) { o.ranks = {8, 1024}; }));
+  EXPECT_TRUE(refused([](WorkloadOptions& o) { o.ranks = {8, 4096}; }));
   EXPECT_TRUE(refused([](WorkloadOptions& o) { o.ranks = {}; }));
   EXPECT_TRUE(refused([](WorkloadOptions& o) { o.shift_at = 1; }));
   EXPECT_TRUE(refused([](WorkloadOptions& o) { o.lengths = "long"; }));
