@@ -56,7 +56,7 @@ class Sequence {
 
   std::int64_t computed() const { return pages.computed(); }
   std::int64_t left_to_compute() const { return tokens.size() - computed(); }  // 1: it decodes
-  // Of its next tokens, the number before the first one that its adapter acts on.
+  // The number of its next tokens before the first one that its adapter acts on.
   std::int64_t unadapted_left() const {
     return std::max<std::int64_t>(context_->adapter_from - computed(), 0);
   }

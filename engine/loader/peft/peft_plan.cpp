@@ -105,11 +105,15 @@ std::vector<std::string> spellings_of(const ModelSpec& spec, const std::string& 
   return spellings;
 }
 
+// True if a name of `modules_to_save` names the module with these spellings.
+bool is_named(std::string_view name, const std::vector<std::string>& spellings) {
+  return std::ranges::any_of(spellings,
+                             [&](const std::string& path) { return path.ends_with(name); });
+}
+
 bool is_saved(const PeftConfig& peft, const std::vector<std::string>& spellings) {
-  return std::ranges::any_of(peft.saved, [&](const std::string& name) {
-    return std::ranges::any_of(spellings,
-                               [&](const std::string& path) { return path.ends_with(name); });
-  });
+  return std::ranges::any_of(peft.saved,
+                             [&](const std::string& name) { return is_named(name, spellings); });
 }
 
 Status check_saved(const PeftConfig& peft, const ModelSpec& spec) {
@@ -117,9 +121,7 @@ Status check_saved(const PeftConfig& peft, const ModelSpec& spec) {
     bool may_be_whole = false;
     for (std::size_t m = 0; m < spec.modules.size() && !may_be_whole; ++m) {
       may_be_whole =
-          spec.modules[m].is_whole() &&
-          std::ranges::any_of(spellings_of(spec, module_path(spec, 0, m)),
-                              [&](const std::string& path) { return path.ends_with(name); });
+          spec.modules[m].is_whole() && is_named(name, spellings_of(spec, module_path(spec, 0, m)));
     }
     if (may_be_whole) continue;
     return invalid(

@@ -74,8 +74,8 @@ struct AdaptedModule {
   Site site = Site::qkv;
   Columns in = nullptr;   // any number in layers that do not have the module
   Columns out = nullptr;  // 0 in layers that do not have the module
-  // Of a module that is a whole matrix [out, width] in adapters, which replaces the base's: kept as
-  // B with `width` for a rank, beside an A without columns (`in` is 0). Null: the module is LoRA.
+  // If set, adapters have the module as a whole matrix [out, width] that replaces the base's: it is
+  // kept as B with `width` for a rank, beside an A without columns (`in` is 0). Null: LoRA.
   Columns width = nullptr;
   ModuleCut cut = ModuleCut::columns;
   // The module of the checkpoint that has this one's rows among those of others of its site, in the

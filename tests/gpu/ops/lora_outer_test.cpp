@@ -1,4 +1,5 @@
-// What adapters change at the embedding and the head: LoRA of tokens, and whole weights.
+// These tests compare what adapters change at the embedding and the head with the reference: LoRA
+// of tokens, and whole weights.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// What adapters change at the embedding and the head (LoraArgs in gpu/ops.h: `ids`, and replacing).
+// These kernels compute what adapters change at the embedding and the head (LoraArgs in gpu/ops.h:
+// `ids`, and replacing).
 //
 //   shrink by ids   v[t, r] = scale A[r, ids[t]]      one block per row; bound by latency
 //   replace by ids  y[t] = scale B[ids[t]]            one block per row; bound by latency
