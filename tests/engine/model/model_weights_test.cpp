@@ -8,6 +8,7 @@
 #include "gpu/host/host_device.h"
 #include "tests/support/forwarding_device.h"
 #include "tests/support/same_weights.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/small_model.h"
 
 namespace tandem {
@@ -76,9 +77,10 @@ TEST(ModelWeights, StayPackedThroughTheStagingBufferAsWrittenInPlace) {
   shape.vocab_size = 300;
   const ModelSpec spec = decoder_of(shape);
   for (const DummyFormat format : {DummyFormat::fp8, DummyFormat::w4, DummyFormat::nf4}) {
+    if (sanitized() && format != DummyFormat::w4) continue;  // they slow the conversion alone
     SCOPED_TRACE(static_cast<int>(format));
     const auto source = make_dummy_weights(7, 1, format);
-    for (const Shard shard : {Shard{}, Shard{0, 2}, Shard{1, 2}}) {
+    for (const Shard shard : {Shard{}, Shard{1, 2}}) {
       SCOPED_TRACE(shard.rank);
       const auto device = make_host_device({}).value();
       HiddenMemoryDevice hidden(make_host_device({}).value());
