@@ -31,7 +31,6 @@ struct DeviceInfo {
   bool is_cuda = false;
   // What Stream::lora takes.
   std::int32_t max_lora_rank = 2048;
-  bool has_lora_bias = true;
 };
 
 // Owns device memory; move-only. 64-byte aligned or better.

@@ -290,7 +290,7 @@ constexpr std::int32_t lora_share(std::int32_t rank, std::int32_t num_shares) {
 //   out[m][t] += x[t] A^T B^T + bias, (A, B) = table[slot(s) * slot_stride + m].
 // Rows in no segment use the base model alone; segments without rows are padding. S-LoRA's MBGMV
 // and Punica's SGMV are two ways to compute this. Ranks from 1 to
-// DeviceInfo::max_lora_rank may be mixed in one call; biases only if DeviceInfo::has_lora_bias.
+// DeviceInfo::max_lora_rank may be mixed in one call.
 //
 // As two halves, between which devices that share a model exchange v (S-LoRA, section 6). Let M be
 // the number of modules, n = lora_share(rank of (A, B), num_shares), and w the width of v per
@@ -317,7 +317,8 @@ struct LoraArgs : LoraModules {
   // True if operations that run just before this one (offer) decide which segments there are and
   // which weights are present: none of that is read before those operations have ended.
   bool live = false;
-  bool adds_bias = true;  // false: for parts of a sum to which another device adds the biases
+  // False: no adapter has biases, or another device adds them to the same sum.
+  bool adds_bias = true;
   LoraPart part = LoraPart::whole;
   TensorView v;  // for the halves: f32, dense, rows of whole 16 bytes
   std::int32_t num_shares = 1;

@@ -64,7 +64,6 @@ Result<std::unique_ptr<AdapterStore>> AdapterStore::create(Device& device, const
   store->spec_ = spec;
   store->dtype_ = dtype;
   store->options_ = options;
-  store->takes_biases_ = device.info().has_lora_bias;
   TANDEM_ASSIGN(store->host_,
                 HostTier::create(device, options.host_tier_bytes, options.host_tier_nodes));
   store->reader_ = std::thread([raw = store.get()] { raw->read_loop(); });
@@ -139,12 +138,6 @@ Status AdapterStore::check(const std::string& name, const Adapter& adapter) cons
   if (adapter.max_rank > options_.max_rank) {
     return invalid("adapter '{}' has rank {}, this server takes up to {} (max_lora_rank)", name,
                    adapter.max_rank, options_.max_rank);
-  }
-  if (adapter.has_bias && !takes_biases_) {
-    return invalid(
-        "adapter '{}' has biases ('lora_bias'), which GPUs do not add yet; a server with "
-        "--device host does",
-        name);
   }
   const std::lock_guard lock(names_mutex_);
   if (!names_.contains(name) && names_.size() >= static_cast<std::size_t>(options_.max_adapters)) {

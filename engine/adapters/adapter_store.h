@@ -124,7 +124,6 @@ class AdapterStore {
   ModelSpec spec_;
   DType dtype_ = DType::f32;
   AdapterStoreOptions options_;
-  bool takes_biases_ = true;
   std::shared_ptr<HostTier> host_;
   std::function<void()> news_;
   std::mutex load_mutex_;           // one load at a time, from its memory to its name

@@ -81,7 +81,7 @@ Status StepPipeline::tune() {
 
 Status StepPipeline::record_graphs(std::int32_t max_rank) {
   const TimePoint begin = clock_->now();
-  TANDEM_TRY(graphs_.record_all(*stream_, *batch_, adapters_.table(), max_rank, halves_));
+  TANDEM_TRY(graphs_.record_usual(*stream_, *batch_, adapters_.table(), max_rank, halves_));
   TANDEM_TRY(stream_->synchronize());
   if (graphs_.num_recorded() > 0) {
     log::info("graphs of {} decode steps recorded in {:.1f} s", graphs_.num_recorded(),

@@ -38,18 +38,28 @@ void fill_dummy(Adapter& adapter, const AdapterMatrix& matrix, std::int64_t in, 
 
 }  // namespace
 
+std::int64_t dummy_rank(const ModelSpec& spec, std::int64_t layer, std::size_t module,
+                        std::int64_t rank) {
+  const AdaptedModule& row = spec.modules[module];
+  return row.is_whole() ? row.width(spec, spec.layer(layer)) : rank;
+}
+
 Adapter make_dummy_adapter(const ModelSpec& spec, DType dtype, std::int32_t rank,
-                           const std::vector<std::string_view>& modules, std::uint64_t seed) {
-  TANDEM_CHECK(rank >= 1 && !modules.empty(), "rank {}, {} modules", rank, modules.size());
+                           const std::vector<std::string_view>& modules, std::uint64_t seed,
+                           std::span<const Site> whole) {
+  TANDEM_CHECK(rank >= 1 && modules.size() + whole.size() > 0, "rank {}, {} modules", rank,
+               modules.size());
   Adapter adapter;
   adapter.path = fmt::format("dummy-{}", seed);
   adapter.dtype = dtype;
   adapter.layers = AdapterLayers(spec.num_layers(), spec.modules.size());
   std::set<std::size_t> rows;
   for (const std::string_view name : modules) rows.insert(spec.modules.row(name));
+  for (const Site site : whole) rows.insert(spec.modules.first_of(site));
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     for (const std::size_t module : rows) {
-      if (module_out(spec, layer, module) > 0) append_matrix(adapter, spec, layer, module, rank);
+      if (module_out(spec, layer, module) == 0) continue;
+      append_matrix(adapter, spec, layer, module, dummy_rank(spec, layer, module, rank));
     }
   }
   const Status allocated = allocate_bytes(adapter);

@@ -81,8 +81,13 @@ struct Adapter {
 };
 
 // Makes a random adapter of one rank on the modules of these names ("q_proj"), in all layers that
-// have them. The same seed gives the same adapter.
+// have them, and with whole modules at the sites `whole`, each of which takes one. The same seed
+// gives the same adapter.
 Adapter make_dummy_adapter(const ModelSpec& spec, DType dtype, std::int32_t rank,
-                           const std::vector<std::string_view>& modules, std::uint64_t seed);
+                           const std::vector<std::string_view>& modules, std::uint64_t seed,
+                           std::span<const Site> whole = {});
+// The rank of a module of such an adapter: the columns of a whole one, otherwise `rank`.
+std::int64_t dummy_rank(const ModelSpec& spec, std::int64_t layer, std::size_t module,
+                        std::int64_t rank);
 
 }  // namespace tandem

@@ -37,8 +37,6 @@ class CudaDevice final : public Device {
     info_.name = found.name;
     info_.memory_bytes = found.memory_bytes;
     info_.is_cuda = true;
-    info_.max_lora_rank = 512;  // the kernels keep a row of v in shared memory
-    info_.has_lora_bias = false;
   }
 
   const DeviceInfo& info() const override { return info_; }

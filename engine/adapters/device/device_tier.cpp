@@ -175,7 +175,8 @@ void DeviceTier::step_ends() {
 AdapterSlot DeviceTier::slot(const ServedAdapter& adapter) const {
   const SlotId slot = table_.slot_of(adapter);
   TANDEM_CHECK(slot.valid(), "adapter '{}' is not on the device", adapter.name());
-  return {slot, adapter.contents().max_rank, adapter.contents().site_ranks};
+  const Adapter& contents = adapter.contents();
+  return {slot, contents.max_rank, contents.site_ranks, contents.has_bias};
 }
 
 AdapterProof DeviceTier::proof(const ServedAdapter& adapter) const {

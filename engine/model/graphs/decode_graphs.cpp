@@ -14,9 +14,11 @@ namespace {
 constexpr std::array<std::int32_t, 25> kDecodeRows = {1,   2,   4,   8,   16,  24,  32,  48,  64,
                                                       80,  96,  112, 128, 160, 192, 224, 256, 320,
                                                       384, 448, 512, 640, 768, 896, 1024};
-constexpr std::array<std::int32_t, 5> kDecodeRanks = {16, 32, 64, 128, 256};
-// The sites of most adapters, those within layers, and all sites. Each is recorded with every bound
-// of the rank.
+constexpr std::array<std::int32_t, 6> kDecodeRanks = {16, 32, 64, 128, 256, 512};
+// Steps with higher ranks are so rare that their graphs are recorded where they first occur.
+constexpr std::int32_t kMostRecordedRank = 512;
+// The sites of most adapters, those within layers, and all sites, where adapters may also have
+// biases. The first two are recorded beforehand with every bound of the rank.
 constexpr std::array<SiteSet, 3> kDecodeSites = {
     SiteSet{Site::qkv},
     SiteSet{Site::qkv, Site::o, Site::gate_up, Site::down, Site::layer_inputs, Site::input_gate,
@@ -52,7 +54,7 @@ bool DecodeGraphs::pad(StepBatch& batch) const {
   const std::int32_t rows = bound_of(buckets_, std::max(batch.num_rows(), batch.num_samples()));
   if (rows == 0) return false;
   const std::int32_t rank = batch.max_rank();
-  SiteSet sites = batch.adapted();
+  SiteSet sites = batch.has_bias() ? SiteSet::all() : batch.adapted();
   sites.add(batch.halved());
   batch.pad(bounds(rows, rank == 0 ? 0 : bound_of(ranks_, rank), bound_of(sites)));
   return true;
@@ -82,11 +84,12 @@ Status DecodeGraphs::launch(Stream& stream, const StepInput& input, const Adapte
   return {};
 }
 
-Status DecodeGraphs::record_all(Stream& stream, StepBatch& batch, const AdapterTable& adapters,
-                                std::int32_t max_rank, const LoraHalves& halves) {
+Status DecodeGraphs::record_usual(Stream& stream, StepBatch& batch, const AdapterTable& adapters,
+                                  std::int32_t max_rank, const LoraHalves& halves) {
   std::vector<std::int32_t> ranks = {0};
   for (const std::int32_t rank : ranks_) {
-    if (max_rank > 0) ranks.push_back(rank);
+    if (max_rank == 0 || rank > kMostRecordedRank) break;
+    ranks.push_back(rank);
     if (rank >= max_rank) break;
   }
   const auto record = [&](std::int32_t rows, std::int32_t rank, SiteSet sites) -> Status {
@@ -100,7 +103,8 @@ Status DecodeGraphs::record_all(Stream& stream, StepBatch& batch, const AdapterT
   for (const std::int32_t rank : ranks) {
     for (const std::int32_t rows : buckets_) {
       for (const SiteSet sites : kDecodeSites) {
-        if (rank > 0 || sites == SiteSet::all()) TANDEM_TRY(record(rows, rank, sites));
+        const bool is_rare = sites == SiteSet::all();
+        if ((rank == 0) == is_rare) TANDEM_TRY(record(rows, rank, sites));
       }
     }
   }

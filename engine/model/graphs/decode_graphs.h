@@ -37,10 +37,11 @@ class DecodeGraphs {
   // none. `adapters` is the same in every call.
   Status launch(Stream& stream, const StepInput& input, const AdapterTable& adapters);
 
-  // Records all graphs, without adapters and with ranks up to `max_rank` (0: none), and with each
-  // set of halved sites that `halves` may choose, so that no step has to record one.
-  Status record_all(Stream& stream, StepBatch& batch, const AdapterTable& adapters,
-                    std::int32_t max_rank, const LoraHalves& halves = {});
+  // Records the graphs of steps without adapters and with usual ones: ranks up to `max_rank` (0: no
+  // adapters) but at most 512, modules within layers, no biases; with each set of halved sites that
+  // `halves` may choose. Other steps record theirs when they first occur.
+  Status record_usual(Stream& stream, StepBatch& batch, const AdapterTable& adapters,
+                      std::int32_t max_rank, const LoraHalves& halves = {});
 
   const std::vector<std::int32_t>& buckets() const { return buckets_; }
   std::size_t num_recorded() const { return graphs_.size(); }

@@ -67,7 +67,7 @@ void sum_halves(LayerStep& step, LoraArgs args) {
   args.part = LoraPart::expand;
   args.v = sum;
   args.first_column = static_cast<std::int32_t>(first);
-  args.adds_bias = true;  // a rank has columns of its own
+  args.adds_bias = step.input.has_bias;  // a rank has columns of its own
   args.out[0] = args.out[0].slice_cols(first, std::min(each, columns - first));
   if (args.out[0].cols() > 0) step.stream.lora(args);
 }
@@ -115,6 +115,7 @@ LoraArgs args_at(const LayerStep& step, std::int64_t layer, Site site) {
   args.slot_stride = step.part.spec.num_layers() * num_modules;
   args.pages = step.adapters.pages;
   args.max_rank = step.input.max_rank;
+  args.adds_bias = step.input.has_bias;
   return args;
 }
 
@@ -135,7 +136,7 @@ LoraArgs lora_args(const LayerStep& step, const AdaptedLinear& linear, bool offe
   args.num_segments = input.num_segments;
   args.max_count = input.max_count;
   args.live = offered;
-  args.adds_bias = !is_part_of_sum(step, linear.site) || step.part.shard.rank == 0;
+  if (is_part_of_sum(step, linear.site) && step.part.shard.rank > 0) args.adds_bias = false;
   return args;
 }
 

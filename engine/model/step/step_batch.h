@@ -41,6 +41,7 @@ struct AdapterSlot {
   SlotId slot;
   std::int32_t max_rank = 0;
   SiteRanks site_ranks = {};  // all 0: unknown, any site may have modules
+  bool has_bias = false;
 };
 
 // A cold group by its slot: the rows of the adapter in `slot`, which must be in the batch.
@@ -75,6 +76,7 @@ struct StepInput {
   std::int32_t max_rank = 0;   // of any segment, or a bound
   std::int32_t max_count = 0;  // rows of the largest segment; padded: all rows
   SiteSet adapted;             // sites where adapters have modules, or a bound
+  bool has_bias = false;       // an adapter has biases; padded: may have, if `adapted` is all
   // Rows and segments as above, for a batch of only the rows with logits: for the head, and, in a
   // step without padding, for all behind the last layer's attention, where Model drops other rows.
   std::int32_t num_sampled_lora_rows = 0;
@@ -150,6 +152,7 @@ class StepBatch {
   std::int32_t max_rank() const;  // of the adapters in the batch; 0: no adapters
   SiteRanks site_ranks() const;   // sums over the distinct adapters in the batch
   SiteSet adapted() const;        // sites where any adapter has modules
+  bool has_bias() const;          // whether any adapter has biases
 
   // Sets the sites with adapters in two halves; Model::compute says when that is allowed.
   void halve(SiteSet sites) { halved_ = sites; }

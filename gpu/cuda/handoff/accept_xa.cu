@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kRows = 16;
-constexpr int kMostRank = 512;
+constexpr int kRanks = 512;  // of v that are in shared memory at once
 
 struct XaShape {
   AcceptOutput out[LoraArgs::kMaxModules];
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kThreads)
     add_vb(const __grid_constant__ AcceptArgs a, const __grid_constant__ XaShape shape,
            const float* scratch_v) {
   constexpr int kWide = Vec16<T>::kSize;
-  __shared__ __align__(16) float v[kRows][kMostRank];
+  __shared__ __align__(16) float v[kRows][kRanks];
   const auto g = static_cast<std::int32_t>(blockIdx.y);
   const auto ticket = static_cast<Ticket>(a.tickets[g]);
   const JobOfBlock job(a, g);
@@ -56,7 +56,6 @@ __global__ void __launch_bounds__(kThreads)
   }
   const std::int32_t rank = rank_of(a, descriptor, segment.slot, m);
   if (rank == 0) return;
-  if (rank > kMostRank) __trap();
   const LoraMatrix matrix = a.table[segment.slot * a.slot_stride + m];
   const AcceptOutput& out = shape.out[m];
   const std::int64_t o = std::int64_t{block - shape.first_block[m]} * kThreads + threadIdx.x;
@@ -65,45 +64,54 @@ __global__ void __launch_bounds__(kThreads)
   const bool wide = matrix.b_stride % kWide == 0 && matrix.b % 16 == 0;
   const std::int32_t padded = (rank + kWide - 1) / kWide * kWide;  // columns past rank are zeros
   const float* from = scratch_v + rows_before(a, g) * shape.v_width + column;
+  const bool has_bias = matrix.b_stride > padded && o < out.cols;
+  const float bias =
+      has_bias ? to_float(*reinterpret_cast<const T*>(weight_at(
+                     a.pages, segment.slot, b_at + static_cast<std::uint64_t>(padded) * sizeof(T))))
+               : 0.0F;
   for (std::int32_t t0 = 0; t0 < segment.count; t0 += kRows) {
     const std::int32_t rows = min(kRows, segment.count - t0);
-    __syncthreads();
-    for (std::int32_t i = static_cast<std::int32_t>(threadIdx.x); i < rows * padded;
-         i += kThreads) {
-      const std::int32_t t = i / padded;
-      const std::int32_t r = i - t * padded;
-      v[t][r] = r < rank ? from[std::int64_t{t0 + t} * columns + r] : 0.0F;
-    }
-    __syncthreads();
-    if (o >= out.cols) continue;
     float sum[kRows] = {};
+    for (std::int32_t r0 = 0; r0 < padded; r0 += kRanks) {
+      const std::int32_t ranks = min(kRanks, padded - r0);
+      __syncthreads();
+      for (std::int32_t i = static_cast<std::int32_t>(threadIdx.x); i < rows * ranks;
+           i += kThreads) {
+        const std::int32_t t = i / ranks;
+        const std::int32_t r = i - t * ranks;
+        v[t][r] = r0 + r < rank ? from[std::int64_t{t0 + t} * columns + r0 + r] : 0.0F;
+      }
+      __syncthreads();
+      if (o >= out.cols) continue;
 #pragma unroll 4
-    for (std::int32_t r = 0; r < padded; r += kWide) {
-      Vec16<T> b;
-      const std::uint64_t at = b_at + static_cast<std::uint64_t>(r) * sizeof(T);
-      if (wide) {
-        b = *reinterpret_cast<const Vec16<T>*>(weight_at(a.pages, segment.slot, at));
-      } else {
+      for (std::int32_t r = 0; r < ranks; r += kWide) {
+        Vec16<T> b;
+        const std::uint64_t at = b_at + static_cast<std::uint64_t>(r0 + r) * sizeof(T);
+        if (wide) {
+          b = *reinterpret_cast<const Vec16<T>*>(weight_at(a.pages, segment.slot, at));
+        } else {
 #pragma unroll
-        for (int i = 0; i < kWide; ++i) {
-          b.element[i] = r + i < rank ? *reinterpret_cast<const T*>(
-                                            weight_at(a.pages, segment.slot, at + i * sizeof(T)))
-                                      : from_float<T>(0.0F);
+          for (int i = 0; i < kWide; ++i) {
+            b.element[i] = r0 + r + i < rank ? *reinterpret_cast<const T*>(weight_at(
+                                                   a.pages, segment.slot, at + i * sizeof(T)))
+                                             : from_float<T>(0.0F);
+          }
+        }
+#pragma unroll
+        for (int t = 0; t < kRows; ++t) {
+          if (t >= rows) break;
+#pragma unroll
+          for (int i = 0; i < kWide; ++i) sum[t] += v[t][r + i] * to_float(b.element[i]);
         }
       }
-#pragma unroll
-      for (int t = 0; t < kRows; ++t) {
-        if (t >= rows) break;
-#pragma unroll
-        for (int i = 0; i < kWide; ++i) sum[t] += v[t][r + i] * to_float(b.element[i]);
-      }
     }
+    if (o >= out.cols) continue;
 #pragma unroll
     for (int t = 0; t < kRows; ++t) {
       if (t >= rows) break;
       const std::int32_t row = a.rows[segment.first + t0 + t];
       Out* y = static_cast<Out*>(out.data) + row * out.stride + o;
-      *y = from_float<Out>(to_float(*y) + sum[t]);
+      *y = from_float<Out>(to_float(*y) + sum[t] + bias);
     }
   }
 }

@@ -4,10 +4,13 @@
 
 #include "base/check.h"
 #include "gpu/cuda/base/cuda_status.h"
+#include "gpu/cuda/lora/kernels/bias.h"
 #include "gpu/cuda/lora/kernels/outer.h"
 
 namespace tandem::cuda {
 namespace {
+
+constexpr std::int32_t kMaxRank = 2048;  // of the plain kernel (kernels/plain.cu)
 
 static_assert(LoraParams::kMaxModules == LoraArgs::kMaxModules);
 static_assert(sizeof(LoraEntry) == sizeof(LoraMatrix) &&
@@ -19,7 +22,7 @@ static_assert(sizeof(LoraRows) == sizeof(LoraSegment) &&
               offsetof(LoraRows, count) == offsetof(LoraSegment, count));
 
 static_assert([] {
-  for (std::int32_t rank = 0; rank <= 512; ++rank) {
+  for (std::int32_t rank = 0; rank <= kMaxRank; ++rank) {
     for (std::int32_t shares = 1; shares <= 8; ++shares) {
       if (ranks_of_share(rank, shares) != lora_share(rank, shares)) return false;
     }
@@ -44,7 +47,7 @@ LoraType type_of(DType dtype) {
 LoraParams lora_params(const LoraArgs& args) {
   TANDEM_CHECK(args.num_modules >= 1 && args.num_modules <= LoraArgs::kMaxModules, "{} modules",
                args.num_modules);
-  TANDEM_CHECK(args.x.rank == 2 && args.max_rank <= 512, "x {}, rank {}", to_string(args.x),
+  TANDEM_CHECK(args.x.rank == 2 && args.max_rank <= kMaxRank, "x {}, rank {}", to_string(args.x),
                args.max_rank);
   LoraParams params;
   params.x = args.x.data;
@@ -91,7 +94,10 @@ Status launch_lora(const LoraArgs& args, cudaStream_t stream, LoraKernel kernel,
     const OuterParams outer{args.ids, args.id_scale, replaces};
     return cuda_status(enqueue_outer(lora_params(args), outer, stream), "lora");
   }
-  return cuda_status(enqueue_lora(lora_params(args), kernel, overlap, stream), "lora");
+  const LoraParams params = lora_params(args);
+  TANDEM_TRY(cuda_status(enqueue_lora(params, kernel, overlap, stream), "lora"));
+  if (!args.adds_bias || args.part == LoraPart::shrink) return {};
+  return cuda_status(enqueue_bias(params, stream), "lora biases");
 }
 
 }  // namespace tandem::cuda

@@ -94,11 +94,11 @@ TEST_F(DecodeGraphsTest, LeavePrefillAndTooLargeStepsAlone) {
 }
 
 TEST_F(DecodeGraphsTest, RecordedBeforehandServeEveryBatch) {
-  ASSERT_TRUE(graphs_->record_all(*stream_, *batch_, tier_->lane(0).table(), 64).ok());
+  ASSERT_TRUE(graphs_->record_usual(*stream_, *batch_, tier_->lane(0).table(), 64).ok());
   const std::size_t recorded = graphs_->num_recorded();
-  // There are recordings without adapters, and for ranks up to 16, 32 and 64 at q, k and v,
-  // within layers, or anywhere.
-  EXPECT_EQ(recorded, graphs_->buckets().size() * 10);
+  // There are recordings without adapters, and for ranks up to 16, 32 and 64 at q, k and v, or
+  // within layers.
+  EXPECT_EQ(recorded, graphs_->buckets().size() * 7);
   tables_.emplace_back(pool_);
   ASSERT_TRUE(tables_.back().reserve(8));
   for (const int adapter : {-1, 0, 1, 2, 3, 4}) {
@@ -111,6 +111,21 @@ TEST_F(DecodeGraphsTest, RecordedBeforehandServeEveryBatch) {
   }
   EXPECT_TRUE(stream_->synchronize().ok());
   EXPECT_EQ(graphs_->num_recorded(), recorded);
+}
+
+TEST_F(DecodeGraphsTest, AddBiasesWhereAnAdapterHasThem) {
+  tables_.emplace_back(pool_);
+  ASSERT_TRUE(tables_.back().reserve(8));
+  const TokenId token = 5;
+  AdapterSlot slot = slot_of(0);
+  for (const bool has_bias : {false, true}) {
+    slot.has_bias = has_bias;
+    batch_->clear();
+    batch_->add_sequence({&token, 1}, 0, tables_[0].pages(), kPageTokens, slot);
+    ASSERT_TRUE(graphs_->pad(*batch_));
+    EXPECT_EQ(batch_->upload(*stream_).has_bias, has_bias);
+  }
+  EXPECT_TRUE(stream_->synchronize().ok());
 }
 
 }  // namespace

@@ -152,6 +152,28 @@ TEST(StepBatch, TellsAtWhichSitesItsAdaptersHaveModules) {
   ASSERT_TRUE(stream->synchronize().ok());
 }
 
+TEST(StepBatch, TellsWhetherAnAdapterHasBiases) {
+  auto device = make_test_device();
+  auto stream = device->create_stream("test").value();
+  StepBatch batch = StepBatch::create(*device, {32, 8, 8, 32, 64, 16}).value();
+  const std::vector<PageId> pages = {PageId(3)};
+  const std::vector<std::int32_t> one = {12};
+  batch.add_sequence(one, 0, pages, 4, {SlotId(2), 8, {24, 0, 0, 0}});
+  EXPECT_FALSE(batch.upload(*stream).has_bias);
+  batch.add_sequence(one, 0, pages, 4, {SlotId(5), 8, {24, 0, 0, 0}, true});
+  EXPECT_TRUE(batch.upload(*stream).has_bias);
+  StepBounds bounds = decode_bounds(4, 8, 100);
+  batch.pad(bounds);
+  EXPECT_TRUE(batch.upload(*stream).has_bias);
+  batch.clear();
+  EXPECT_FALSE(batch.has_bias());
+  bounds.adapted = {Site::qkv};
+  batch.add_sequence(one, 0, pages, 4, {SlotId(2), 8, {24, 0, 0, 0}});
+  batch.pad(bounds);
+  EXPECT_FALSE(batch.upload(*stream).has_bias) << "nothing in this recording adds them";
+  ASSERT_TRUE(stream->synchronize().ok());
+}
+
 TEST(StepBatch, PaddedToTheSameRowsLiesAtTheSameAddresses) {
   auto device = make_test_device();
   auto stream = device->create_stream("test").value();

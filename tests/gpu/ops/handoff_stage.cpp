@@ -69,7 +69,7 @@ void HandoffTest::describe(Stage& s) {
   }
   ranks.emplace_back(scene.outputs.size(), 4);  // the warm adapter
   s.weights = {};
-  make_weights(scene.dtype, scene.in, scene.outputs, ranks, s.weights);
+  make_weights(scene.dtype, scene.in, scene.outputs, ranks, s.weights, scene.biases);
   const std::vector<LoraMatrix> addresses = s.weights.host_table;
   if (scene.shift > 0) scatter_weights(scene.dtype, scene.outputs.size(), scene.shift, s.weights);
   s.weights.host_table = addresses;

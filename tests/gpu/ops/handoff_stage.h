@@ -58,6 +58,7 @@ struct TestScene {
   std::int32_t max_count = 0;  // bounds in the arguments, if larger than the actual numbers
   std::int32_t max_rank = 0;
   std::int32_t num_mails = 1;
+  bool biases = false;  // of every module
 
   bool is_bounded() const { return room_for_groups > 0; }
 };

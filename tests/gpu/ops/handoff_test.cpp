@@ -85,6 +85,28 @@ TEST_F(Handoff, AddsWhatTheWorkersAnswerInEveryDtype) {
   }
 }
 
+TEST_F(Handoff, AddsBiasesOnce) {
+  for (const DType dtype : kDtypes) {
+    for (const bool xa : {false, true}) {
+      TestScene scene;
+      scene.dtype = scene.out_dtype = dtype;
+      scene.outputs = {33, 8, 140};
+      scene.biases = true;
+      scene.groups = {{5, {3, 16, 0}}, {20, {8, 8, 8}}, {1, {1, 64, 2}}};
+      for (TestGroup& group : scene.groups) group.xa = group.b_ready = xa;
+      check(scene, false, fmt::format("{} xa {}", to_string(dtype), xa));
+    }
+  }
+}
+
+TEST_F(Handoff, TakesRanksThatDoNotFitSharedMemory) {
+  TestScene scene;
+  scene.outputs = {40, 24};
+  scene.groups = {{18, {700, 1100}}, {2, {513, 8}}};
+  for (TestGroup& group : scene.groups) group.xa = group.b_ready = true;
+  check(scene, false, "xa");
+}
+
 // A missing module's columns of y hold NaN, and the device's table holds garbage until the load
 // arrives.
 TEST_F(Handoff, ReadsNothingForModulesThatAnAdapterDoesNotHave) {

@@ -160,7 +160,7 @@ Result<int> bench_coldstart(EngineSettings engine, const ColdStartSettings& sett
   if (engine.tensor_parallel > 1) report.fact("devices that share it", engine.tensor_parallel);
   report.fact("adapters", fmt::format("rank {} of q, k, v: {}", options.rank,
                                       bytes_text(static_cast<double>(adapter_bytes(
-                                          spec, dtype, options.rank, qkv_modules())))));
+                                          spec, dtype, {"", options.rank, qkv_modules()})))));
   report.fact("requests",
               fmt::format("{} at {:g} a second, lengths {}, {} round(s)", options.requests,
                           options.rate, settings.lengths, options.rounds));

@@ -11,10 +11,12 @@
 #include "base/log/log.h"
 #include "gpu/cuda/copy_speed.h"
 #include "tools/bench/common/bench_selection.h"
+#include "tools/bench/engine/bench_activated.h"
 #include "tools/bench/engine/bench_arrivals.h"
 #include "tools/bench/engine/bench_constrained.h"
 #include "tools/bench/engine/bench_link.h"
 #include "tools/bench/engine/bench_many_adapters.h"
+#include "tools/bench/engine/bench_outer.h"
 #include "tools/bench/engine/bench_tracing.h"
 #include "tools/bench/measure/bench_adapters.h"
 #include "tools/bench/measure/bench_executor.h"
@@ -28,8 +30,8 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 11> kBars = {"G1",  "G2",  "G3",   "G4", "G5", "G9",
-                                                    "G10", "G11", "link", "S1", "L1"};
+constexpr std::array<std::string_view, 14> kBars = {"G1",  "G2",   "G3", "G4", "G5", "G9", "G10",
+                                                    "G11", "link", "S1", "L1", "A1", "A2", "A3"};
 constexpr std::array<std::int32_t, 4> kBatches = {1, 8, 32, 64};
 constexpr double kDecodeBar = 1.12;  // G1, relative to the floor, at every batch size
 struct Prompt {
@@ -82,6 +84,10 @@ class GpuBench {
     }
     if (only_.any("G9")) TANDEM_TRY(measure_many_adapters(settings_, spec_, dtype_, report_));
     if (only_.any("L1")) TANDEM_TRY(measure_tracing(settings_, kTracingRounds, report_));
+    if (only_.any("A1", "A2")) {
+      TANDEM_TRY(measure_outer_modules(settings_, spec_, dtype_, rounds(), report_));
+    }
+    if (only_.any("A3")) TANDEM_TRY(measure_activated(settings_, report_));
     return {};
   }
 

@@ -46,8 +46,7 @@ void add_sizes(ServingBench& bench, const EngineSettings& settings,
   costs.token_bytes = 2.0 * static_cast<double>(spec.all_keys()) * element;
   costs.token_products = 2 * costs.weight_bytes / element;
   for (const DummyAdapter& adapter : adapters) {
-    costs.adapter_bytes[adapter.name] =
-        static_cast<double>(adapter_bytes(spec, dtype, adapter.rank, adapter.modules));
+    costs.adapter_bytes[adapter.name] = static_cast<double>(adapter_bytes(spec, dtype, adapter));
   }
   costs.max_sequences = settings.options.max_num_seqs;
   costs.max_prompt_tokens = settings.options.max_num_batched_tokens;

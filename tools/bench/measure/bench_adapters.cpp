@@ -30,14 +30,17 @@ std::vector<DummyAdapter> s2_adapters(std::int32_t count) {
   return adapters;
 }
 
-std::size_t adapter_bytes(const ModelSpec& spec, DType dtype, std::int32_t rank,
-                          const std::vector<std::string_view>& modules) {
+std::size_t adapter_bytes(const ModelSpec& spec, DType dtype, const DummyAdapter& adapter) {
+  std::vector<std::size_t> rows;
+  for (const std::string_view name : adapter.modules) rows.push_back(spec.modules.row(name));
+  for (const Site site : adapter.whole) rows.push_back(spec.modules.first_of(site));
   std::int64_t elements = 0;
-  for (const std::string_view name : modules) {
-    const std::size_t module = spec.modules.row(name);
+  for (const std::size_t module : rows) {
     for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
       const std::int64_t out = module_out(spec, layer, module);
-      if (out > 0) elements += rank * (module_in(spec, layer, module) + out);
+      if (out == 0) continue;
+      elements +=
+          dummy_rank(spec, layer, module, adapter.rank) * (module_in(spec, layer, module) + out);
     }
   }
   return static_cast<std::size_t>(elements) * size_of(dtype);
@@ -57,7 +60,7 @@ std::size_t host_tier_bytes_for(const ModelSpec& spec, DType dtype,
   std::size_t bytes = kPadding;                           // a tier must not be empty
   std::size_t largest = 0;
   for (const DummyAdapter& adapter : adapters) {
-    const std::size_t one = adapter_bytes(spec, dtype, adapter.rank, adapter.modules) + kPadding;
+    const std::size_t one = adapter_bytes(spec, dtype, adapter) + kPadding;
     bytes += one;
     largest = std::max(largest, one);
   }
@@ -75,9 +78,10 @@ Status add_dummy_adapters(AdapterStore& store, const ModelSpec& spec, DType dtyp
   parallel_chunks(adapters.size(), 1, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end && !failed; ++i) {
       const DummyAdapter& wanted = adapters[i];
-      const Status added = store.add(
-          wanted.name, make_dummy_adapter(spec, dtype, wanted.rank, wanted.modules, i + 1), false,
-          false);
+      Adapter made =
+          make_dummy_adapter(spec, dtype, wanted.rank, wanted.modules, i + 1, wanted.whole);
+      made.invocation = wanted.invocation;
+      const Status added = store.add(wanted.name, std::move(made), false, false);
       const std::lock_guard lock(mutex);
       if (!added) {
         failed = true;

@@ -19,6 +19,8 @@ struct DummyAdapter {
   std::string name;
   std::int32_t rank = 0;
   std::vector<std::string_view> modules;
+  std::vector<Site> whole = {};  // sites of modules that are whole (modules_to_save)
+  std::vector<TokenId> invocation = {};
 };
 
 std::vector<std::string_view> qkv_modules();
@@ -27,8 +29,7 @@ std::vector<std::string_view> all_modules();
 std::vector<DummyAdapter> s2_adapters(std::int32_t count);
 
 // The size of a dummy adapter's weights without padding.
-std::size_t adapter_bytes(const ModelSpec& spec, DType dtype, std::int32_t rank,
-                          const std::vector<std::string_view>& modules);
+std::size_t adapter_bytes(const ModelSpec& spec, DType dtype, const DummyAdapter& adapter);
 // The number of nodes over which a host tier may be spread: those of the usable cores.
 std::size_t num_usable_nodes();
 // The size of a host tier that holds all adapters, even if it is spread over so many nodes.

@@ -109,7 +109,7 @@ std::vector<DummyAdapter> ExecutorBench::wanted_adapters() const {
   for (std::size_t s = 0; s < options_.sets.size(); ++s) {
     const AdapterSet& set = options_.sets[s];
     for (std::int32_t i = 0; i < set.count; ++i) {
-      wanted.push_back({adapter_name(s, i), set.rank, set.modules});
+      wanted.push_back({adapter_name(s, i), set.rank, set.modules, set.whole});
     }
   }
   return wanted;
@@ -134,7 +134,8 @@ Status ExecutorBench::make_steps(std::span<Device* const> devices, DType dtype,
   std::int64_t chunks = 0;
   for (const AdapterSet& set : options_.sets) {
     // An upper bound: a shard has fewer bytes, although A of some modules is whole on every device.
-    chunks += set.count * layout_.chunks_for(adapter_bytes(spec_, dtype, set.rank, set.modules));
+    chunks += set.count * layout_.chunks_for(
+                              adapter_bytes(spec_, dtype, {"", set.rank, set.modules, set.whole}));
     options.max_device_adapters += set.count;
     options.model.max_lora_rank = std::max(options.model.max_lora_rank, set.rank);
   }
@@ -210,7 +211,8 @@ Status ExecutorBench::load_adapters(bool on_gpu) {
   if (on_gpu) TANDEM_TRY(add_dummy_adapters(*adapters_, spec_, model().dtype(), wanted, {}));
   for (std::size_t i = 0; !on_gpu && i < wanted.size(); ++i) {
     const DummyAdapter& each = wanted[i];
-    Adapter made = make_dummy_adapter(spec_, model().dtype(), each.rank, each.modules, i + 1);
+    Adapter made =
+        make_dummy_adapter(spec_, model().dtype(), each.rank, each.modules, i + 1, each.whole);
     TANDEM_TRY(adapters_->add(each.name, std::move(made), false, false));
   }
   for (std::size_t s = 0; s < options_.sets.size(); ++s) {

@@ -29,6 +29,7 @@ struct AdapterSet {
   std::int32_t rank = 0;
   std::vector<std::string_view> modules;
   std::int32_t count = 0;
+  std::vector<Site> whole = {};  // sites of modules that are whole (modules_to_save)
 };
 
 struct ExecutorBenchOptions {

@@ -11,41 +11,19 @@
 // They start after the previous kernel has ended, so that all they read is there.
 #include <algorithm>
 
-#include "gpu/cuda/base/element.cuh"
 #include "gpu/cuda/lora/kernels/outer.h"
-#include "gpu/cuda/lora/kernels/stream.cuh"
+#include "gpu/cuda/lora/kernels/plain_rows.cuh"
 
 namespace tandem::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kWarps = kThreads / 32;
+constexpr int kWarps = kPlainThreads / 32;
 constexpr int kRows = 8;                // that share a read of B
 constexpr int kMaxColumnBlocks = 1056;  // eight on each of an H100's multiprocessors
 constexpr int kMaxSegmentBlocks = 8;
 
-template <typename T, bool kPaged>
-__device__ float weight_at(const WeightBytes<kPaged>& bytes, std::uint64_t begin,
-                           std::int64_t element) {
-  const std::uint64_t at = begin + static_cast<std::uint64_t>(element) * sizeof(T);
-  return to_float(*reinterpret_cast<const T*>(bytes.at(at)));
-}
-
-// The slot of a position of LoraParams::rows; -1: it is in no segment. All threads call it.
-__device__ int slot_of(const LoraParams& p, int position) {
-  __shared__ int slot;
-  if (threadIdx.x == 0) slot = -1;
-  __syncthreads();
-  for (int s = static_cast<int>(threadIdx.x); s < p.num_segments; s += kThreads) {
-    const LoraRows segment = p.segments[s];
-    if (position >= segment.first && position < segment.first + segment.count) slot = segment.slot;
-  }
-  __syncthreads();
-  return slot;
-}
-
 template <typename T, typename Out, bool kPaged>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kPlainThreads)
     outer_ids(const __grid_constant__ LoraParams p, const __grid_constant__ OuterParams o) {
   const int position = static_cast<int>(blockIdx.x);
   const int slot = slot_of(p, position);
@@ -58,7 +36,7 @@ __global__ void __launch_bounds__(kThreads)
     const int each = ranks_of_share(entry.rank, p.num_shares);
     const int first = min(p.share * each, entry.rank);
     const int ranks = min(each, entry.rank - first);
-    for (int r = static_cast<int>(threadIdx.x); r < ranks; r += kThreads) {
+    for (int r = static_cast<int>(threadIdx.x); r < ranks; r += kPlainThreads) {
       const std::int64_t at = std::int64_t{first + r} * p.in + id;
       p.v[row * p.v_stride + r] = o.id_scale * weight_at<T, kPaged>(bytes, entry.a, at);
     }
@@ -66,7 +44,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   Out* const y = static_cast<Out*>(p.out[0].data) + row * p.out[0].stride;
   const int columns = min(entry.rank, static_cast<int>(p.out[0].cols));
-  for (int c = static_cast<int>(threadIdx.x); c < columns; c += kThreads) {
+  for (int c = static_cast<int>(threadIdx.x); c < columns; c += kPlainThreads) {
     const std::int64_t at = id * entry.b_stride + c;
     y[c] = from_float<Out>(o.id_scale * weight_at<T, kPaged>(bytes, entry.b, at));
   }
@@ -116,7 +94,8 @@ __device__ void multiply_column(const LoraParams& p, const LoraRows& segment,
 }
 
 template <typename T, typename Out, bool kPaged>
-__global__ void __launch_bounds__(kThreads) outer_product(const __grid_constant__ LoraParams p) {
+__global__ void __launch_bounds__(kPlainThreads)
+    outer_product(const __grid_constant__ LoraParams p) {
   const int first = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32;
   const int step = static_cast<int>(gridDim.x) * kWarps;
   for (int s = static_cast<int>(blockIdx.y); s < p.num_segments; s += static_cast<int>(gridDim.y)) {
@@ -134,12 +113,13 @@ __global__ void __launch_bounds__(kThreads) outer_product(const __grid_constant_
 template <typename T, typename Out, bool kPaged>
 cudaError_t launch(const LoraParams& p, const OuterParams& o, cudaStream_t stream) {
   if (o.ids != nullptr) {
-    outer_ids<T, Out, kPaged><<<static_cast<unsigned>(p.num_rows), kThreads, 0, stream>>>(p, o);
+    outer_ids<T, Out, kPaged>
+        <<<static_cast<unsigned>(p.num_rows), kPlainThreads, 0, stream>>>(p, o);
   } else {
     const auto columns = static_cast<int>((p.out[0].cols + kWarps - 1) / kWarps);
     const dim3 blocks(static_cast<unsigned>(std::min(columns, kMaxColumnBlocks)),
                       static_cast<unsigned>(std::min(p.num_segments, kMaxSegmentBlocks)));
-    outer_product<T, Out, kPaged><<<blocks, kThreads, 0, stream>>>(p);
+    outer_product<T, Out, kPaged><<<blocks, kPlainThreads, 0, stream>>>(p);
   }
   return cudaPeekAtLastError();
 }

@@ -1,22 +1,14 @@
 // y += (x A^T) B^T, or one half of it, for everything that the tensor core kernels do not support:
-// float32, and unaligned widths and rows. One block per row and module: its warps share the ranks
-// (v in shared memory), then its threads the columns. Correct on every GPU; not tuned for speed.
-#include "gpu/cuda/base/element.cuh"
+// float32, unaligned widths and rows, and ranks above 512. One block per row and module: its warps
+// share the ranks (v in shared memory), then its threads the columns. Correct on every GPU; not
+// tuned for speed.
 #include "gpu/cuda/base/launch_order.cuh"
-#include "gpu/cuda/lora/kernels/stream.cuh"
+#include "gpu/cuda/lora/kernels/plain_rows.cuh"
 
 namespace tandem::cuda {
 namespace {
 
-constexpr int kPlainThreads = 256;
-constexpr int kPlainMaxRank = 512;
-
-template <typename T, bool kPaged>
-__device__ float weight_at(const WeightBytes<kPaged>& bytes, std::uint64_t begin,
-                           std::int64_t element) {
-  const std::uint64_t at = begin + static_cast<std::uint64_t>(element) * sizeof(T);
-  return to_float(*reinterpret_cast<const T*>(bytes.at(at)));
-}
+constexpr int kPlainMaxRank = 2048;
 
 template <typename T, typename Out, bool kPaged>
 __global__ void __launch_bounds__(kPlainThreads) plain_lora(const __grid_constant__ LoraParams p) {

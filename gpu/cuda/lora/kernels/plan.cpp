@@ -9,9 +9,11 @@ bool aligned16(const void* p) {
   return reinterpret_cast<std::uintptr_t>(p) % 16 == 0;
 }
 
-// True if the tensor core kernels support it: they need 16-byte accesses everywhere.
+// True if the tensor core kernels support it: they need 16-byte accesses everywhere, and room for a
+// tile's v in shared memory.
 bool fits_tensor_cores(const LoraParams& p) {
-  if (p.type == LoraType::f32 || !p.weights_aligned) return false;
+  constexpr int kMostRank = 512;
+  if (p.type == LoraType::f32 || !p.weights_aligned || p.max_rank > kMostRank) return false;
   if (p.in % 8 != 0 || p.x_stride % 8 != 0 || !aligned16(p.x)) return false;
   for (std::int32_t m = 0; m < p.num_modules; ++m) {
     const LoraOutput& out = p.out[m];

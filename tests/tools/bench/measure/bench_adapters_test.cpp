@@ -13,11 +13,22 @@ TEST(BenchAdapters, SizesAreThoseOfTheAdaptersUpToPadding) {
   for (const std::int32_t rank : {8, 16, 64}) {
     for (const auto& modules : {qkv_modules(), all_modules()}) {
       const Adapter adapter = make_dummy_adapter(config, DType::bf16, rank, modules, 1);
-      const std::size_t bytes = adapter_bytes(config, DType::bf16, rank, modules);
+      const std::size_t bytes = adapter_bytes(config, DType::bf16, {"", rank, modules});
       EXPECT_LE(bytes, adapter.num_bytes);
       EXPECT_GE(bytes + 2 * 7 * 2 * 64, adapter.num_bytes);  // layers, modules, A and B
     }
   }
+}
+
+TEST(BenchAdapters, MayHaveWholeModules) {
+  const ModelSpec config = test::small_model(2);
+  const std::vector<Site> whole = {Site::whole_head};
+  const Adapter adapter = make_dummy_adapter(config, DType::bf16, 8, qkv_modules(), 1, whole);
+  const std::size_t bytes = adapter_bytes(config, DType::bf16, {"", 8, qkv_modules(), whole});
+  const std::size_t head = static_cast<std::size_t>(config.vocab_size * config.hidden_size) * 2;
+  EXPECT_EQ(bytes, head + adapter_bytes(config, DType::bf16, {"", 8, qkv_modules()}));
+  EXPECT_LE(bytes, adapter.num_bytes);
+  EXPECT_GE(bytes + (2 * 3 * 2 + 1) * 64, adapter.num_bytes);
 }
 
 class BenchAdaptersOnNodes : public ::testing::TestWithParam<std::size_t> {};
