@@ -34,9 +34,9 @@ Deliveries::Deliveries(ContinuousBatcher& scheduler, std::int32_t max_num_seqs,
 }
 
 bool Deliveries::take(Sequence& sequence, std::span<const SampledToken> samples,
-                      std::int64_t next_token) noexcept {
+                      const StateSum& states, std::int64_t next_token) noexcept {
   try {
-    return try_to_take(sequence, samples, next_token);
+    return try_to_take(sequence, samples, states, next_token);
   } catch (const std::bad_alloc&) {
     lose(sequence);
     return false;
@@ -44,11 +44,16 @@ bool Deliveries::take(Sequence& sequence, std::span<const SampledToken> samples,
 }
 
 bool Deliveries::try_to_take(Sequence& sequence, std::span<const SampledToken> samples,
-                             std::int64_t next_token) {
+                             const StateSum& states, std::int64_t next_token) {
+  RequestContext& context = sequence.context();
   const std::size_t scored = samples.size() - (next_token >= 0 ? 1 : 0);
-  for (const SampledToken& sample : samples.first(scored)) {
-    sequence.context().prompt_logprobs.push_back(to_token_logprob(sample));
+  if (context.request.prompt_logprobs) {
+    for (const SampledToken& sample : samples.first(scored)) {
+      context.prompt_logprobs.push_back(to_token_logprob(sample));
+    }
   }
+  context.scored += static_cast<std::int64_t>(scored);
+  context.states.add(states);
   return next_token < 0 || accept_token(sequence, next_token, samples.back());
 }
 
@@ -66,6 +71,7 @@ bool Deliveries::accept_token(Sequence& sequence, std::int64_t index, const Samp
     context.prompt_told = true;
   }
   if (request.max_tokens == 0) {  // only the prompt was asked for
+    delta.pooled = context.states.mean();
     delta.finish = FinishReason::length;
     finish(sequence, std::move(delta));
     return false;

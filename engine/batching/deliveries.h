@@ -33,7 +33,7 @@ class Deliveries {
   // Takes the samples of a step for a sequence: log probabilities of its prompt, then the token
   // with index `next_token`, unless that is -1. Returns false if that token was its last; the
   // sequence may be destroyed then.
-  bool take(Sequence& sequence, std::span<const SampledToken> samples,
+  bool take(Sequence& sequence, std::span<const SampledToken> samples, const StateSum& states,
             std::int64_t next_token) noexcept;
   // Ends a sequence without a token.
   void end(Sequence& sequence, FinishReason reason, const Status& why) noexcept;
@@ -54,7 +54,7 @@ class Deliveries {
 
  private:
   bool try_to_take(Sequence& sequence, std::span<const SampledToken> samples,
-                   std::int64_t next_token);
+                   const StateSum& states, std::int64_t next_token);
   bool accept_token(Sequence& sequence, std::int64_t index, const SampledToken& sampled);
   void finish(Sequence& sequence, OutputDelta delta) noexcept;
   void remove(Sequence& sequence) noexcept;

@@ -243,6 +243,9 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
   TANDEM_TRY(check_request(request, model().spec().vocab_size, options_.max_model_len,
                            options_.max_queue));
   TANDEM_TRY(resolve_constraint(request));
+  if (!model().spec().writes_text && request.pooling == Pooling::none) {
+    return invalid("the base model has no head and writes no text; it serves /v1/embeddings");
+  }
   auto context = std::make_shared<RequestContext>();
   bool is_cold = false;
   if (!request.adapter.empty()) {

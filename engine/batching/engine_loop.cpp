@@ -335,21 +335,26 @@ void EngineLoop::digest_entry(const StepResult& step, const PlannedEntry& entry)
   if (entry.samples.count == 0) return;
   const auto samples = step.samples.subspan(static_cast<std::size_t>(entry.samples.first),
                                             static_cast<std::size_t>(entry.samples.count));
+  StateSum states;
+  if (sequence.context().request.pooling != Pooling::none) {
+    states.add(step.states.slice_rows(entry.samples.first, entry.samples.count));
+  }
   // No token is sent before the adapter's contents are proven, as its layers may have been used
   // while its folder was still being read. Only this sequence waits for that.
   if (!sequence.results.held().empty() || !entry.proof.is_given()) {
-    sequence.results.hold({{samples.begin(), samples.end()}, entry.next_token, entry.proof});
+    sequence.results.hold(
+        {{samples.begin(), samples.end()}, std::move(states), entry.next_token, entry.proof});
     return;
   }
-  (void)take(sequence, samples, entry.next_token);
+  (void)take(sequence, samples, states, entry.next_token);
 }
 
 // Returns false if that was its last token; the sequence may be destroyed then.
 bool EngineLoop::take(Sequence& sequence, std::span<const SampledToken> samples,
-                      std::int64_t next_token) {
+                      const StateSum& states, std::int64_t next_token) {
   const FoundEnding& ending = sequence.results.ending();
   if (ending.at < 0 || ending.at != next_token) {
-    return deliveries_.take(sequence, samples, next_token);
+    return deliveries_.take(sequence, samples, states, next_token);
   }
   deliveries_.end(sequence, ending.reason, Status(ending.why));
   return false;
@@ -363,7 +368,7 @@ void EngineLoop::release_held(Sequence& sequence) {
     if (!held.proof.is_given()) return;
   }
   for (const HeldSamples& held : sequence.results.release_held()) {
-    if (!take(sequence, held.samples, held.next_token)) return;
+    if (!take(sequence, held.samples, held.states, held.next_token)) return;
   }
 }
 

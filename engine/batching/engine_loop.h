@@ -80,7 +80,8 @@ class EngineLoop {
   bool look_in(Duration waited, Duration longest);
   void digest(const StepResult& step, const std::vector<PlannedEntry>& entries);
   void digest_entry(const StepResult& step, const PlannedEntry& entry);
-  bool take(Sequence& sequence, std::span<const SampledToken> samples, std::int64_t next_token);
+  bool take(Sequence& sequence, std::span<const SampledToken> samples, const StateSum& states,
+            std::int64_t next_token);
   void record_plan(const std::vector<PlannedEntry>& entries);
   void record_result(const StepResult& step, const std::vector<PlannedEntry>& entries);
   void release_held(Sequence& sequence);

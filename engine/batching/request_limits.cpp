@@ -79,6 +79,10 @@ Status check_request(const GenerationRequest& request, std::int64_t vocab_size,
     return invalid("n is {}, but only {} continuations may wait (max_queue); ask for fewer",
                    request.n, max_queue);
   }
+  if (request.pooling != Pooling::none &&
+      (request.n != 1 || request.max_tokens != 0 || !request.before.empty())) {
+    return invalid("states of a prompt come without text: n must be 1, and max_tokens 0");
+  }
   if (request.max_tokens < 0) return invalid("max_tokens must be 0 or more");
   return check_sampling(request, vocab_size);
 }

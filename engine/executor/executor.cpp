@@ -209,6 +209,7 @@ StepResult Executor::wait() {
   }
   if (failure_.ok()) return result;
   result.samples = {};
+  result.states = {};
   result.status = failure_.code() == StatusCode::cancelled  // the cause is unknown
                       ? Status(StatusCode::internal, copy_of(failure_).message())
                       : copy_of(failure_);

@@ -17,6 +17,10 @@ std::span<const T> part(const std::vector<T>& list, StepPlan::Range range) {
                                  static_cast<std::size_t>(range.count));
 }
 
+std::size_t bytes_of(const TensorView& view) {
+  return static_cast<std::size_t>(view.num_elements()) * size_of(view.dtype);
+}
+
 bool has_placeholders(const std::vector<TokenId>& tokens) {
   return std::any_of(tokens.begin(), tokens.end(), [](TokenId token) { return token < 0; });
 }
@@ -60,6 +64,10 @@ Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& option
     adapters.loads().link().set_factor(handoff->learner().costs().factors.link);
   for (Step& step : pipeline->steps_) {
     TANDEM_ASSIGN(step.sampled, device.allocate_pinned(bytes, "sampled tokens"));
+    if (adapters.rank() == 0) {
+      const TensorView states = model.states(options.limits.max_samples);
+      TANDEM_ASSIGN(step.states, device.allocate_pinned(bytes_of(states), "states of rows"));
+    }
     const bool timed = trace::on() || (handoff != nullptr && adapters.rank() == 0);
     step.done = timed ? device.create_timed_event() : device.create_event();
     if (timed) step.begins = device.create_timed_event();
@@ -186,6 +194,10 @@ void StepPipeline::enqueue_samples(Step& step, const StepInput& input, const std
     stream_->copy_to_host(step.sampled.data(), sampled,
                           static_cast<std::size_t>(input.num_samples) * sizeof(SampledToken));
   }
+  if (step.wants_states) {
+    const TensorView states = model_->states(input.num_samples);
+    stream_->copy_to_host(step.states.data(), states.data, bytes_of(states));
+  }
   stream_->record(*step.done);
   times_.saw_work();
 }
@@ -201,6 +213,7 @@ void StepPipeline::fill(const StepPlan& plan, Step& step) {
   batch_->clear();
   step.entries.clear();
   step.num_samples = plan.samples.size();
+  step.wants_states = leads() && std::ranges::any_of(plan.samples, &StepPlan::Sample::wants_state);
   cold_.clear();
   for (const StepPlan::Entry& entry : plan.entries) {
     if (entry.adapter.slot.valid()) {
@@ -294,6 +307,10 @@ StepResult StepPipeline::wait(const OtherRanks& others) {
   result.entries = step.entries;
   if (result.status.ok()) {
     result.samples = {reinterpret_cast<const SampledToken*>(step.sampled.data()), step.num_samples};
+    if (step.wants_states) {
+      result.states = model_->states(static_cast<std::int32_t>(step.num_samples));
+      result.states.data = step.states.data();
+    }
   }
   result.seconds = seconds_between(std::max(step.begun, times_.last_end()), end);
   result.gap_seconds = step.gap_seconds;

@@ -112,6 +112,8 @@ class StepPipeline {
     std::vector<std::uint64_t> entries;  // the entries' ids
     std::size_t num_samples = 0;
     Buffer sampled;  // host memory
+    Buffer states;   // host memory for rows of the model's states
+    bool wants_states = false;
     std::unique_ptr<Event> done;
     // Together with `done` it measures the step's time: for the costs, and for traces if tracing
     // was on from the start. Null if neither needs it.

@@ -44,6 +44,7 @@ struct StepPlan {
     std::int32_t row = 0;  // of its entry: takes the logits after the entry's token `row`
     // The history and biases are ranges of the lists below.
     SampleRow how;
+    bool wants_state = false;  // StepResult::states has its row; recordings do not keep it
   };
 
   std::vector<Entry> entries;
@@ -68,8 +69,11 @@ struct StepResult {
   Status status;
   std::span<const std::uint64_t> entries;  // ids of the plan's entries
   std::span<const SampledToken> samples;   // numbered as in the plan; empty on failure
-  double seconds = 0;                      // the device's time for the step, as seen by the host
-  double gap_seconds = 0;                  // upper bound of the device's idle time before the step
+  // [samples, hidden] in host memory, in the model's dtype: the rows after the model's last norm.
+  // Without dimensions if no sample of the plan wants one.
+  TensorView states;
+  double seconds = 0;      // the device's time for the step, as seen by the host
+  double gap_seconds = 0;  // upper bound of the device's idle time before the step
   // Slots of adapters whose CPU workers did not answer: the results of entries with these slots are
   // invalid.
   std::vector<SlotId> timed_out;

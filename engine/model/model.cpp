@@ -254,6 +254,10 @@ void Model::drop_rows(LayerStep& step, const Layer& layer) const {
   if (layer.spec.parallel) make_input(step, input_of_attention(layer));  // the feed-forward part's
 }
 
+TensorView Model::states(std::int32_t num_samples) const {
+  return {work_.x.data, part_.dtype, {num_samples, part_.spec.hidden_size}};
+}
+
 Status Model::tune(Stream& stream) {
   const TensorView& embedding = weights_.embedding().data;
   // Rows of weights serve as x: the power that a product draws depends on the numbers, and these

@@ -68,6 +68,9 @@ class Model {
 
   // [num_samples, vocab] f32 of the last forward(), in device memory; sample() overwrites it.
   TensorView logits(std::int32_t num_samples) const;
+  // [num_samples, hidden] of the last forward(), in device memory: the sampled rows after the last
+  // norm, whole on every rank. The next forward() overwrites it.
+  TensorView states(std::int32_t num_samples) const;
 
   // The part of the model on this device: for a shard, its heads and columns.
   const ModelSpec& spec() const { return part_.spec; }

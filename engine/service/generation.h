@@ -55,6 +55,14 @@ struct TextConstraint {
 // A constraint compiled by an engine (GenerationService::compile), usable only by that engine.
 class CompiledConstraint;
 
+// Which of a prompt's states, the model's outputs after its last norm, a request asks for in place
+// of text.
+enum class Pooling {
+  none,  // text is asked for
+  last,  // the state of the prompt's last token
+  mean,  // the mean over all of the prompt's tokens
+};
+
 // The tokens that a continuation generated before this request, here or on another engine, from the
 // same prompt with the same options and seed.
 struct GeneratedBefore {
@@ -79,8 +87,9 @@ struct GenerationRequest {
   bool include_stop = false;                 // keep the stop string in the text
   std::int32_t num_logprobs = -1;            // -1: none; k: of the chosen token and the k best
   bool prompt_logprobs = false;  // for every prompt token except the first (`echo` with logprobs)
-  std::int32_t priority = 0;     // waiting requests with lower values go first
-  std::string tenant;            // unit of fair sharing; empty is a tenant, too
+  Pooling pooling = Pooling::none;  // other: requires n = 1, max_tokens = 0, nothing before
+  std::int32_t priority = 0;        // waiting requests with lower values go first
+  std::string tenant;               // unit of fair sharing; empty is a tenant, too
   // Objectives in seconds; 0: none. The first token is due this long after the request was
   // submitted; an engine may give up a request that will miss it (OutputDelta::retry_after_s). The
   // time between tokens is only measured and counted.
@@ -113,6 +122,7 @@ struct OutputDelta {
   std::vector<TokenLogprob> logprobs;         // one per token, if requested
   std::vector<TokenLogprob> prompt_logprobs;  // in the first delta of index 0 (or of the first that
                                               // was not over), if requested
+  std::vector<float> pooled;  // [hidden], with `finish`, if GenerationRequest::pooling asks for it
   FinishReason finish = FinishReason::none;
   std::string stop_reason;  // the stop string that ended it, or the id of the stop token
   Status error;             // set with FinishReason::failed

@@ -54,9 +54,9 @@ StepPlan::Range append_tables(std::vector<PageId>& list, const BlockTable& table
   return {first, count_of(list) - first};
 }
 
-// Row p gives the log probability of prompt token p + 1; after a preemption some are known or
-// requested already. Returns how many it added.
-std::int32_t add_prompt_logprobs(const Sequence& sequence, std::int64_t end, StepPlan& plan) {
+// Row p gives the log probability of prompt token p + 1, or its own state; after a preemption some
+// are known or requested already. Returns how many it added.
+std::int32_t add_prompt_rows(const Sequence& sequence, std::int64_t end, StepPlan& plan) {
   if (!sequence.prompt_logprobs.are_wanted()) return 0;
   const std::int32_t before = count_of(plan.samples);
   const std::int64_t last = std::min(end, sequence.tokens.prompt_len() - 1);
@@ -65,7 +65,8 @@ std::int32_t add_prompt_logprobs(const Sequence& sequence, std::int64_t end, Ste
     SampleRow row;
     row.forced_token = sequence.tokens.all()[static_cast<std::size_t>(p + 1)];
     row.num_logprobs = std::max(sequence.context().request.num_logprobs, 0);
-    plan.samples.push_back({static_cast<std::int32_t>(p - sequence.computed()), row});
+    plan.samples.push_back({static_cast<std::int32_t>(p - sequence.computed()), row,
+                            sequence.context().request.pooling != Pooling::none});
   }
   return count_of(plan.samples) - before;
 }
@@ -94,7 +95,7 @@ void add_next_token(const Sequence& sequence, std::int32_t row_in_entry,
     row.history_len = history.count;
   }
   if (sequence.filter != nullptr) row.mask = plan.num_masks++;
-  plan.samples.push_back({row_in_entry, row});
+  plan.samples.push_back({row_in_entry, row, request.pooling != Pooling::none});
 }
 
 }  // namespace
@@ -124,7 +125,7 @@ void build_plan(std::span<const ScheduledSequence> scheduled,
       entry.first_adapted = static_cast<std::int32_t>(unadapted);
     }
     entry.samples.first = count_of(plan.samples);
-    const std::int32_t prompt_logprobs = add_prompt_logprobs(*sequence, end, plan);
+    const std::int32_t prompt_rows = add_prompt_rows(*sequence, end, plan);
     if (samples_next) add_next_token(*sequence, num_tokens - 1, eos_token_ids, plan);
     entry.samples.count = count_of(plan.samples) - entry.samples.first;
 
@@ -136,7 +137,7 @@ void build_plan(std::span<const ScheduledSequence> scheduled,
     planned.slot = entry.adapter.slot;
     if (adapter != nullptr) planned.proof = tier.proof(*adapter);
     if (samples_next) planned.mask = plan.samples.back().how.mask;
-    sequence->enter_step(num_tokens, prompt_logprobs, entry.samples.first + prompt_logprobs);
+    sequence->enter_step(num_tokens, prompt_rows, entry.samples.first + prompt_rows);
   }
 }
 

@@ -19,15 +19,16 @@ class PromptLogprobs {
   bool are_due() const { return index_ == context_->lead && !context_->prompt_told; }
   // True if steps have yet to compute some.
   bool are_wanted() const {
-    return are_due() && context_->request.prompt_logprobs &&
-           asked_ < static_cast<std::int64_t>(context_->request.prompt.size()) - 1;
+    const GenerationRequest& request = context_->request;
+    return are_due() && (request.prompt_logprobs || request.pooling == Pooling::mean) &&
+           asked_ < static_cast<std::int64_t>(request.prompt.size()) - 1;
   }
   // The number that steps enqueued so far compute.
   std::int64_t asked() const { return asked_; }
   void ask(std::int64_t count) { asked_ += count; }
   // The steps in flight do not count.
   void drop_pending() {
-    if (are_due()) asked_ = static_cast<std::int64_t>(context_->prompt_logprobs.size());
+    if (are_due()) asked_ = context_->scored;
   }
 
  private:

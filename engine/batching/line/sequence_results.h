@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/adapters/adapter_store.h"
+#include "engine/batching/line/state_sum.h"
 #include "engine/continuation/output_text.h"
 #include "engine/service/generation.h"
 #include "gpu/ops.h"
@@ -20,6 +21,7 @@ namespace tandem {
 // (AdapterReading): held back until the adapter's contents are proven.
 struct HeldSamples {
   std::vector<SampledToken> samples;  // log probabilities of the prompt, then the next token if any
+  StateSum states;                    // of the samples, if the request asks for states
   std::int64_t next_token = -1;       // its index in the sequence's tokens; -1: none
   AdapterProof proof;                 // of the adapter's copy that was used
 };

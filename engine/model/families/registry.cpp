@@ -50,10 +50,26 @@ std::string titles() {
   return fmt::format("{} and {}", fmt::join(all, ", "), last);
 }
 
-// Returns null if the config has failed.
-const Family* find_family(CheckpointConfig& config) {
+// The ends of the names of a family's classes: with a head, without one, and with a head that
+// scores in its place.
+constexpr std::string_view kCausal = "ForCausalLM";
+constexpr std::string_view kWithoutHead = "Model";
+constexpr std::string_view kScoring = "ForSequenceClassification";
+
+// True for the family's own class, and for the other two of a text model.
+bool has_class(const Family& family, std::string_view name) {
+  if (name == family.class_name) return true;
+  if (!family.class_name.ends_with(kCausal)) return false;
+  const std::string_view stem =
+      family.class_name.substr(0, family.class_name.size() - kCausal.size());
+  if (!name.starts_with(stem)) return false;
+  name.remove_prefix(stem.size());
+  return name == kWithoutHead || name == kScoring;
+}
+
+// Returns null if the config has failed. `class_name` becomes the model's; empty: not given.
+const Family* find_family(CheckpointConfig& config, std::string& class_name) {
   const std::string model_type = config.text("model_type");
-  std::string class_name;
   if (const Json* const list = config.find("architectures")) {
     if (!list->is_array() || list->size() != 1 || !list->front().is_string()) {
       config.fail(invalid("'architectures' must be a list of one name"));
@@ -67,7 +83,7 @@ const Family* find_family(CheckpointConfig& config) {
   if (!config.status().ok()) return nullptr;
   for (const Family& family : kFamilies) {
     const bool is_type = model_type.empty() || model_type == family.name;
-    const bool is_class = class_name.empty() || class_name == family.class_name;
+    const bool is_class = class_name.empty() || has_class(family, class_name);
     if (is_type && is_class) return &family;
   }
   config.fail(
@@ -85,6 +101,9 @@ void refuse_mlx(CheckpointConfig& config) {
 
 void refuse_unsupported(CheckpointConfig& config) {
   refuse_mlx(config);
+  if (!config.flag("is_causal", true)) {
+    config.fail(invalid("attention in both directions ('is_causal': false) is not supported"));
+  }
   for (const std::string_view name : {"num_local_experts", "num_experts", "n_routed_experts"}) {
     if (config.maybe_integer(name, 0, INT64_MAX).value_or(0) > 0) {
       config.fail(invalid("mixtures of experts ('{}') are not supported", name));
@@ -111,9 +130,34 @@ void read_common(CheckpointConfig& config, ModelSpec& spec) {
   }
 }
 
+// The names of a score head's labels, in order; transformers gives two if the config has none.
+std::vector<std::string> read_labels(CheckpointConfig& config) {
+  const Json* const names = config.find("id2label");
+  if (names == nullptr) {
+    const auto count = config.maybe_integer("num_labels", 1, kMaxLabels).value_or(2);
+    return default_labels(count);
+  }
+  std::vector<std::string> labels;
+  if (!names->is_object() || names->empty() ||
+      names->size() > static_cast<std::size_t>(kMaxLabels)) {
+    config.fail(invalid("'id2label' must be an object of 1 to {} names", kMaxLabels));
+    return labels;
+  }
+  for (std::size_t i = 0; i < names->size(); ++i) {
+    const auto label = names->find(fmt::to_string(i));
+    if (label == names->end() || !label->is_string()) {
+      config.fail(invalid("'id2label' has no text for label {}", i));
+      return {};
+    }
+    labels.push_back(label->get<std::string>());
+  }
+  return labels;
+}
+
 Result<ModelSpec> read_spec(const Json& json) {
   CheckpointConfig config(json);
-  const Family* const family = find_family(config);
+  std::string class_name;
+  const Family* const family = find_family(config, class_name);
   if (family == nullptr) return config.status();
   const Json* text = &json;
   if (!family->text_config.empty()) {
@@ -132,6 +176,10 @@ Result<ModelSpec> read_spec(const Json& json) {
   spec.family = family->name;
   spec.names.multimodal = !family->text_config.empty();
   read_dtype(config, spec);
+  if (class_name.ends_with(kWithoutHead) || class_name.ends_with(kScoring)) {
+    spec.writes_text = false;
+  }
+  if (class_name.ends_with(kScoring)) spec.labels = read_labels(config);
   if (text != &json) read_common(text_config, spec);
   read_common(config, spec);
   TANDEM_TRY(text_config.status());

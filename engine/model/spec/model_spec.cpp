@@ -96,7 +96,7 @@ void add_outer_modules(std::vector<AdaptedModule>& rows) {
     return &layer == &model.layers.front() ? model.vocab_size : 0;
   };
   const AdaptedModule::Columns last_vocab = [](Model model, Layer layer) {
-    return &layer == &model.layers.back() ? model.vocab_size : 0;
+    return model.writes_text && &layer == &model.layers.back() ? model.vocab_size : 0;
   };
   const auto add = [&](Site site, AdaptedModule::Columns in, AdaptedModule::Columns out,
                        AdaptedModule::Columns width) {
@@ -117,6 +117,12 @@ void add_outer_modules(std::vector<AdaptedModule>& rows) {
 }
 
 }  // namespace
+
+std::vector<std::string> default_labels(std::int64_t count) {
+  std::vector<std::string> labels;
+  for (std::int64_t i = 0; i < count; ++i) labels.push_back(fmt::format("LABEL_{}", i));
+  return labels;
+}
 
 Status check_computable(const ModelSpec& spec) {
   if (spec.layers.empty()) return invalid("the model has no layers");

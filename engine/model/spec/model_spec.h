@@ -217,6 +217,11 @@ struct TensorNames {
   std::string_view input_out_norm = "post_per_layer_input_norm";
 };
 
+inline constexpr std::int64_t kMaxLabels = 1024;  // of a score head
+
+// The names that transformers gives to labels without names: "LABEL_0" and so on.
+std::vector<std::string> default_labels(std::int64_t count);
+
 struct ModelSpec {
   std::string family = "llama";  // as in the registry of families
   std::int64_t hidden_size = 0;
@@ -229,6 +234,8 @@ struct ModelSpec {
   double logits_multiplier = 1;
   double logits_softcap = 0;         // logits become softcap * tanh(logit / softcap); 0: they stay
   bool tie_word_embeddings = false;  // the head is the embedding
+  bool writes_text = true;           // false: the checkpoint has no head, and gives only states
+  std::vector<std::string> labels;   // of its score head, a name each; empty: it has none
   std::vector<RotarySpec> rotary;    // AttentionSpec::rotary is an index of it
   std::vector<LayerSpec> layers;
   TensorNames names;
@@ -237,6 +244,7 @@ struct ModelSpec {
   std::vector<std::int32_t> eos_token_ids;
   std::optional<std::int32_t> bos_token_id;
 
+  bool has_own_head() const { return writes_text && !tie_word_embeddings; }
   std::int64_t num_layers() const { return static_cast<std::int64_t>(layers.size()); }
   const LayerSpec& layer(std::int64_t index) const {
     return layers[static_cast<std::size_t>(index)];

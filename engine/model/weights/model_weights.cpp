@@ -59,11 +59,11 @@ Status arrange(const ModelSpec& spec, Device& device, WeightLayout& layout) {
   for (WeightStack* const stack : stacks) {
     for (Weight& part : stack->parts) add(part);
   }
-  if (!spec.tie_word_embeddings) add(layout.head);
+  if (spec.has_own_head()) add(layout.head);
   if (packed.empty()) return {};
   TANDEM_ASSIGN(const auto stream, device.create_stream("weights"));
   for (Weight* const weight : packed) TANDEM_TRY(stream->arrange(*weight));
-  if (spec.tie_word_embeddings) layout.head = layout.embedding;
+  if (!spec.has_own_head()) layout.head = layout.embedding;
   return {};
 }
 
@@ -95,7 +95,7 @@ Result<ModelWeights> ModelWeights::load(const ModelSpec& shape, Shard shard,
                                         const LoadProgress& progress) {
   ModelSpec spec = shape;
   spec.names = names_in(source, spec.names);
-  // GGUF files have no root.
+  // GGUF files have no root, and neither have models that were saved without a head.
   if (shard.rank == 0 && !spec.names.root.empty() && spec.names.root != shape.names.root) {
     log::info("the text model of the checkpoint is loaded; its other tensors are left out");
   }

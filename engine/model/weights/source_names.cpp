@@ -49,7 +49,9 @@ TensorNames names_in(const WeightSource& source, TensorNames names) {
     names.head = place.head;
     return names;
   }
-  return source.has(kGgufEmbedding) ? gguf_names(names) : names;
+  if (source.has(kGgufEmbedding)) return gguf_names(names);
+  if (has_below("")) names.root = "";
+  return names;
 }
 
 }  // namespace tandem

@@ -7,7 +7,7 @@
 namespace tandem {
 
 // `names` are those of a text model's safetensors. Multimodal checkpoints keep it below another
-// root, and GGUF files have names of their own.
+// root, models saved without a head below none, and GGUF files have names of their own.
 TensorNames names_in(const WeightSource& source, TensorNames names);
 
 }  // namespace tandem

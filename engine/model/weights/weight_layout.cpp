@@ -341,9 +341,10 @@ WeightLayout lay_out_weights(const ModelSpec& spec, Shard shard, DType dtype, st
   }
   result.final_norm =
       layout.norm(root + std::string(spec.names.final_norm), spec.hidden_size, spec.norm_adds_one);
-  result.head = spec.tie_word_embeddings
-                    ? result.embedding
-                    : of_vocab(std::string(spec.names.head), {spec.hidden_size});
+  // The embedding stands for a head that is not there, so that all steps have one form; no request
+  // gets those logits.
+  result.head = spec.has_own_head() ? of_vocab(std::string(spec.names.head), {spec.hidden_size})
+                                    : result.embedding;
   result.bytes = layout.bytes();
   result.pieces = layout.take_pieces();
   result.shared = layout.take_shared();

@@ -83,7 +83,7 @@ struct LayerInputWeights {
 
 struct WeightLayout {
   Weight embedding;       // [vocab of the shard, H]
-  Weight head;            // the same shape; the embedding itself if they are tied
+  Weight head;            // the same shape; the embedding itself without an own one
   TensorView final_norm;  // [H]
   LayerInputWeights layer_inputs;
   std::vector<LayerWeights> layers;

@@ -80,7 +80,7 @@ class WholeAnswer final : public DeferredResponse, private AnswerParts {
     json rest = base();
     rest["usage"] = usage_json(stats);
     rest["tandem"] = tandem_json(stats);
-    body = "{\"choices\":[";
+    body = fmt::format("{{\"{}\":[", job().shape->list());
     for (ChoicePart& choice : choices_) {
       if (choice.index > 0) body += ',';
       body += dump(job().shape->choice(choice));
@@ -97,7 +97,8 @@ class WholeAnswer final : public DeferredResponse, private AnswerParts {
   static std::size_t bytes_of(const ChoicePart& part) {
     constexpr std::size_t kToken = 64;
     constexpr std::size_t kAlternative = 32;
-    std::size_t bytes = part.text.size();
+    constexpr std::size_t kNumberBytes = 12;
+    std::size_t bytes = part.text.size() + part.pooled.size() * kNumberBytes;
     const auto add = [&](const std::vector<TokenLogprob>& list) {
       if (list.empty()) return;
       bytes += list.size() * (kToken + kAlternative * list.back().top.size());
@@ -270,14 +271,18 @@ class StreamedAnswer final : public StartingSource, private AnswerParts {
 
 // The message names the fields that make the answer long.
 ApiError too_dear(const CompletionCall& call, std::uint64_t price, std::uint64_t most) {
+  const bool pooled = call.request.pooling != Pooling::none;
   const char* const tokens = call.chat ? "max_completion_tokens" : "max_tokens";
-  std::string fields = fmt::format("'n' ({}), '{}'", call.request.n, tokens);
+  std::string fields = pooled ? fmt::format("the number of texts ({})", call.prompts.size())
+                              : fmt::format("'n' ({}), '{}'", call.request.n, tokens);
   if (call.logprobs) fields += call.chat ? ", 'top_logprobs'" : ", 'logprobs'";
   if (call.echo) fields += ", 'echo'";
-  if (call.prompts.size() > 1) fields += fmt::format(", the {} prompts", call.prompts.size());
-  ApiError error =
-      bad_field(tokens, "the answer may take {} MB, more than the {} MB allowed; lower {}",
-                (price >> 20) + 1, most >> 20, fields);
+  if (!pooled && call.prompts.size() > 1) {
+    fields += fmt::format(", the {} prompts", call.prompts.size());
+  }
+  ApiError error = bad_field(pooled ? call.prompt_field : tokens,
+                             "the answer may take {} MB, more than the {} MB allowed; lower {}",
+                             (price >> 20) + 1, most >> 20, fields);
   error.code = "answer_too_long";
   return error;
 }

@@ -1,5 +1,5 @@
-// Runs a checked completions or chat call and writes its answer, whole or streamed. This is the
-// part common to both kinds of call; their JSON shapes are in completions.cpp and chat.cpp.
+// Runs a checked completions, chat or embeddings call and writes its answer, whole or streamed.
+// This is the part common to these calls; their JSON shapes are in the files of the calls.
 #pragma once
 
 #include <memory>
@@ -27,6 +27,7 @@ struct ChoicePart {
   std::string text;
   std::vector<TokenId> tokens;  // generated tokens, including an end token
   std::vector<TokenLogprob> logprobs;
+  std::vector<float> pooled;  // as in OutputDelta
   // For an echoed prompt, in the first part: its first token, and the log probabilities of the
   // others.
   std::optional<TokenId> prompt_head;
@@ -47,6 +48,8 @@ class AnswerShape {
   virtual ~AnswerShape() = default;
   virtual const char* id_prefix() const = 0;
   virtual const char* object(bool streamed) const = 0;
+  // The member of a whole answer that lists its choices.
+  virtual const char* list() const { return "choices"; }
   virtual nlohmann::json choice(const ChoicePart& whole) = 0;
   // Returns the chunks of a part, in order; at least one at the end of a choice. `part` is not
   // empty, or it is the first.

@@ -208,6 +208,7 @@ void AnswerParts::pass(std::size_t prompt, OutputDelta& delta, const TakePart& t
   part.tokens = std::move(delta.tokens);
   if (delta.end_token >= 0) part.tokens.push_back(delta.end_token);
   part.logprobs = std::move(delta.logprobs);
+  part.pooled = std::move(delta.pooled);
   part.finish = delta.finish;
   part.stop_reason = std::move(delta.stop_reason);
   if (part.finish != FinishReason::none) {

@@ -14,6 +14,7 @@ constexpr std::uint64_t kChunkBytes = 512;       // the event around one token
 constexpr std::uint64_t kLogprobBytes = 48;      // of one candidate, in completions
 constexpr std::uint64_t kChatLogprobBytes = 96;  // the same with name, number and bytes, in chat
 constexpr std::uint64_t kLogprobTokenBytes = 64;
+constexpr std::uint64_t kNumberBytes = 16;     // of a number of an embedding
 constexpr std::uint64_t kSaidBytes = 32;       // of a token generated before this request
 constexpr std::uint64_t kToolCallBytes = 192;  // id and names of one tool call
 // The reserve for a choice with tool calls: the calls, and the held-back text, which may count as
@@ -39,6 +40,7 @@ std::uint64_t price_of(const CompletionCall& call, std::span<const GenerationReq
     if (!call.tool_use.tools.empty()) choice += kToolsBytes;
     if (call.stream) choice += tokens * kChunkBytes;
     if (request.num_logprobs >= 0) choice += tokens * scored;
+    if (request.pooling != Pooling::none) choice += call.pooled_numbers * kNumberBytes;
     if (request.prompt_logprobs) choice += request.prompt.size() * scored;
     if (i < echoed.size()) choice += 2 * echoed[i].size();  // escaping may double the length
     for (const GeneratedBefore& before : request.before) {

@@ -35,6 +35,7 @@ json property(const char* type, const char* description) {
 json body_schema(std::string_view path) {
   if (path == "/v1/completions") return fields_schema(kCompletions, "prompt");
   if (path == "/v1/chat/completions") return fields_schema(kChat, "messages");
+  if (path == "/v1/embeddings") return fields_schema(kEmbeddings, "input");
   if (path == "/v1/relay") {
     json choice{{"type", "object"},
                 {"properties",
@@ -201,7 +202,8 @@ json operation(const Route& route) {
          {"required", true},
          {"schema", {{"type", "string"}}}});
   }
-  if (path == "/v1/completions" || path == "/v1/chat/completions" || path == "/v1/relay") {
+  if (path == "/v1/completions" || path == "/v1/chat/completions" || path == "/v1/embeddings" ||
+      path == "/v1/relay") {
     for (const QueueHeader& header : queue_headers()) {
       described["parameters"].push_back({{"name", header.name},
                                          {"in", "header"},

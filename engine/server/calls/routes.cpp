@@ -10,6 +10,8 @@ constexpr Route kRoutes[] = {
     {"POST", "/v1/completions", When::attached, calls::completions, "Continue prompts"},
     {"POST", "/v1/chat/completions", When::attached, calls::chat_completions,
      "Answer a conversation"},
+    {"POST", "/v1/embeddings", When::attached, calls::embeddings,
+     "The model's final states of texts"},
     {"POST", "/v1/relay", When::attached, calls::relay,
      "Internal: a call that a router passes on, and may continue on another engine"},
     {"GET", "/v1/stats", When::always, calls::stats,

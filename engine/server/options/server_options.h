@@ -97,6 +97,7 @@ struct ServedModel {
   std::function<std::shared_ptr<const std::string>(const std::string& name)> adapter_digest =
       nullptr;
   SamplingParams sampling = {};  // defaults for requests that do not set them
+  std::int64_t hidden_size = 0;  // numbers of an embedding
 };
 
 }  // namespace tandem

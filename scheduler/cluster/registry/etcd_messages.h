@@ -12,9 +12,6 @@
 
 namespace tandem::etcd {
 
-std::string to_base64(std::string_view bytes);
-Result<std::string> from_base64(std::string_view text);
-
 // Parses a line or body of an answer. Fails if it is not an object or is nested too deep.
 Result<nlohmann::json> parse(std::string_view text);
 // A member that is a number or a string with a number; 0 if there is none.

@@ -106,9 +106,33 @@ TEST(ModelSpec, RefusesWhatItWouldComputeWrongly) {
   EXPECT_THAT(message_with("num_local_experts", 8), HasSubstr("experts"));
   EXPECT_THAT(message(family("mixtral", "MixtralForCausalLM")), HasSubstr("MixtralForCausalLM"));
   EXPECT_THAT(message(family("qwen3", "Qwen3MoeForCausalLM")), HasSubstr("Qwen3MoeForCausalLM"));
-  EXPECT_THAT(message(family("llama", "LlamaForSequenceClassification")),
-              HasSubstr("LlamaForSequenceClassification"));
+  EXPECT_THAT(message(family("llama", "LlamaForTokenClassification")),
+              HasSubstr("LlamaForTokenClassification"));
+  EXPECT_THAT(message_with("is_causal", false), HasSubstr("is_causal"));
   EXPECT_THAT(message(family("llama", "MistralForCausalLM")), HasSubstr("not supported"));
+}
+
+TEST(ModelSpec, KnowsTextModelsWithoutAHeadAndWithOneThatScores) {
+  const auto head = parse_model_spec(llama().dump());
+  ASSERT_TRUE(head.ok());
+  EXPECT_TRUE(head->writes_text);
+  EXPECT_THAT(head->labels, ElementsAre());
+  const auto none = parse_model_spec(family("llama", "LlamaModel").dump());
+  ASSERT_TRUE(none.ok()) << none.status().message();
+  EXPECT_FALSE(none->writes_text);
+  EXPECT_FALSE(none->has_own_head());
+  EXPECT_THAT(none->labels, ElementsAre());
+  Json json = family("llama", "LlamaForSequenceClassification");
+  EXPECT_THAT(parse_model_spec(json.dump())->labels, ElementsAre("LABEL_0", "LABEL_1"));
+  json["id2label"] = {{"1", "yes"}, {"0", "no"}, {"2", "maybe"}};
+  const auto labelled = parse_model_spec(json.dump());
+  ASSERT_TRUE(labelled.ok()) << labelled.status().message();
+  EXPECT_FALSE(labelled->writes_text);
+  EXPECT_THAT(labelled->labels, ElementsAre("no", "yes", "maybe"));
+  for (const Json& bad :
+       {Json::object(), Json::array({"no"}), Json{{"1", "yes"}}, Json{{"0", 1}}}) {
+    EXPECT_THAT(message_of(json, "id2label", bad), HasSubstr("id2label")) << bad;
+  }
 }
 
 std::vector<std::int64_t> windows(const Json& json) {

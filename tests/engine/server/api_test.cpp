@@ -428,6 +428,11 @@ TEST_F(ApiTest, DescribesWhatItTellsOfAdapters) {
 TEST(RequestFields, AreThoseOfTheInterface) {
   const std::set<std::string> expected{"model",
                                        "prompt",
+                                       "input",
+                                       "encoding_format",
+                                       "dimensions",
+                                       "pooling",
+                                       "normalize",
                                        "messages",
                                        "tools",
                                        "documents",

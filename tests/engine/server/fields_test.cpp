@@ -149,19 +149,30 @@ TEST_F(FieldsTest, RefusesEveryFieldOfAnotherType) {
   const json values[] = {
       true,          -7.25,          "text",         json::array({nullptr}),
       json::array(), json::object(), json{{"a", 1}}, json::array({json::array({"x"})})};
+  struct Asked {
+    unsigned where;
+    const char* path;
+    json body;
+  };
+  const Asked calls[] = {
+      {kCompletions, kCompletionsPath, {{"prompt", "p"}}},
+      {kChat,
+       kChatPath,
+       {{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"logprobs", true}}},
+      {kEmbeddings, "/v1/embeddings", {{"input", "x"}}}};
   for (const RequestField& field : request_fields()) {
-    const bool chat = (field.where & kCompletions) == 0;
+    const auto call = std::ranges::find_if(
+        calls, [&](const Asked& each) { return (field.where & each.where) != 0; });
+    ASSERT_NE(call, std::end(calls)) << field.name;
     for (const json& value : values) {
-      json body =
-          chat ? json{{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"logprobs", true}}
-               : json{{"prompt", "p"}};
+      json body = call->body;
       body[field.name] = value;
       const json type = schema_of(field).value("type", json("any"));
       const bool may_fit = (type == "boolean" && value.is_boolean()) ||
                            (type == "string" && value.is_string()) ||
                            (type == "array" && value.is_array()) ||
                            (type == "object" && value.is_object()) || type == "any";
-      const auto response = post(port, chat ? kChatPath : kCompletionsPath, body);
+      const auto response = post(port, call->path, body);
       if (may_fit) {
         EXPECT_NE(response.status / 100, 5) << field.name << " " << value << response.body;
       } else {
@@ -170,11 +181,10 @@ TEST_F(FieldsTest, RefusesEveryFieldOfAnotherType) {
         EXPECT_NE(response.error().find(rule_of(field)), std::string::npos) << response.body;
       }
     }
-    json body =
-        chat ? json{{"messages", {{{"role", "user"}, {"content", "x"}}}}} : json{{"prompt", "p"}};
+    json body = call->body;
     if (body.contains(field.name)) continue;
     body[field.name] = nullptr;
-    EXPECT_EQ(post(port, chat ? kChatPath : kCompletionsPath, body).status, 200) << field.name;
+    EXPECT_EQ(post(port, call->path, body).status, 200) << field.name;
   }
 }
 

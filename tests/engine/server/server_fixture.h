@@ -32,6 +32,7 @@ class ServerTest : public ::testing::Test {
   void attach() {
     ServedModel model{"base", "/models/base", 64, 8, &service, &text, tool_format};
     model.refused_adapters = refused_adapters;
+    model.hidden_size = hidden_size;
     server->attach(std::move(model));
   }
 
@@ -40,6 +41,7 @@ class ServerTest : public ::testing::Test {
   ByteCodec text;
   ToolFormat tool_format = ToolFormat::none;
   std::vector<RefusedAdapter> refused_adapters;
+  std::int64_t hidden_size = 0;
   std::unique_ptr<Server> server;
   int port = 0;
 };

@@ -39,7 +39,7 @@ const UnsupportedField kUnsupported[] = {
     {.name = "logits_processors", .accepted = "[[]]"},
     {.name = "prompt_embeds"},
     {.name = "prompt_logprobs", .instead = "'echo' with 'logprobs' tells them"},
-    {.name = "add_special_tokens", .where = kCompletions, .accepted = "[true]"},
+    {.name = "add_special_tokens", .where = kCompletions | kEmbeddings, .accepted = "[true]"},
     {.name = "add_special_tokens", .where = kChat, .accepted = "[false]"},
     {.name = "spaces_between_special_tokens", .accepted = "[true]"},
     {.name = "include_reasoning", .accepted = "[true]"},

@@ -53,6 +53,16 @@ bool take_prompt(const json& value, CompletionCall& call, std::string&) {
   return true;
 }
 
+bool take_encoding_format(const json& value, CompletionCall& call, std::string&) {
+  call.embedding.base64 = value == "base64";
+  return call.embedding.base64 || value == "float";
+}
+
+bool take_pooling(const json& value, CompletionCall& call, std::string&) {
+  call.request.pooling = value == "mean" ? Pooling::mean : Pooling::last;
+  return value == "mean" || value == "last";
+}
+
 bool take_stop(const json& value, CompletionCall& call, std::string&) {
   if (value.is_array() && value.size() > kMaxStops) return false;
   const json list = value.is_array() ? value : json::array({value});

@@ -1,5 +1,5 @@
-// The options of completions and chat requests, in one table that the parser, the error messages
-// and /openapi.json use.
+// The options of completions, chat and embeddings requests, in one table that the parser, the error
+// messages and /openapi.json use.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,21 @@ struct Prompt {
   std::vector<TokenId> tokens;
 };
 
-// The fields of a completions or chat request, not tokenized yet.
+// How an embedding is returned.
+struct EmbeddingForm {
+  std::int32_t dimensions = 0;  // the first numbers of the state; 0: all
+  bool base64 = false;          // in place of a list of numbers
+  bool normalize = true;        // to the length 1, after the cut to `dimensions`
+};
+
+// The fields of a completions, chat or embeddings request, not tokenized yet.
 struct CompletionCall {
   bool chat = false;
-  std::string model;            // empty: the base model
-  std::vector<Prompt> prompts;  // completions
-  ChatInput chat_input;         // chat
-  std::string chat_template;    // chat: from the request; empty: none
+  std::string model;                    // empty: the base model
+  std::vector<Prompt> prompts;          // completions, embeddings
+  const char* prompt_field = "prompt";  // that the prompts come from, for messages
+  ChatInput chat_input;                 // chat
+  std::string chat_template;            // chat: from the request; empty: none
   // Chat: from the adapter, set when the adapter is known; null: none.
   std::shared_ptr<const ChatTemplates> adapter_templates;
   std::optional<bool> add_generation_prompt;  // chat: from the request
@@ -47,17 +55,20 @@ struct CompletionCall {
   bool logprobs = false;
   std::int32_t top_logprobs = 0;
   bool has_top_logprobs = false;
+  EmbeddingForm embedding;           // embeddings
+  std::uint64_t pooled_numbers = 0;  // embeddings: in each
 };
 
 inline constexpr unsigned kCompletions = 1;
 inline constexpr unsigned kChat = 2;
 inline constexpr unsigned kTokenize = 4;  // for requests that render a conversation
+inline constexpr unsigned kEmbeddings = 8;
 
 struct RequestField {
   enum class Kind { boolean, integer, number, text, other };
 
   const char* name;
-  unsigned where;  // kCompletions | kChat | kTokenize
+  unsigned where;  // kCompletions | kChat | kTokenize | kEmbeddings
   Kind kind;
   // integer, number
   double min = 0;

@@ -245,6 +245,21 @@ MaybeError parse_call(const json& body, bool chat, std::int32_t max_sequences, C
   return check_conversation(rules, call);
 }
 
+MaybeError parse_embeddings(const json& body, std::int32_t max_sequences, CompletionCall& call) {
+  call.prompt_field = "input";
+  call.request.pooling = Pooling::last;
+  if (auto error = take_fields(body, kEmbeddings, {}, call)) return error;
+  if (auto error = check_other_fields(body, kEmbeddings, 1)) return error;
+  call.max_tokens = 0;
+  call.request.num_logprobs = -1;
+  if (call.prompts.empty()) {
+    return bad_field("input", "'input' is required: a string, strings, or token ids");
+  }
+  if (call.prompts.size() <= static_cast<std::size_t>(max_sequences)) return std::nullopt;
+  return bad_field("input", "'input' has {} texts, more than the {} that one request may have",
+                   call.prompts.size(), max_sequences);
+}
+
 MaybeError parse_conversation(const json& body, const ConversationRules& rules,
                               CompletionCall& call) {
   call.chat = true;
@@ -312,7 +327,7 @@ MaybeError make_requests(const CompletionCall& call, const TextCodec& text,
   }
   std::vector<std::vector<TokenId>> bad_words;
   if (auto error = encode_bad_words(call, text, bad_words)) return error;
-  const char* param = call.chat ? "messages" : "prompt";
+  const char* param = call.chat ? "messages" : call.prompt_field;
   const std::size_t num_prompts = call.chat ? 1 : call.prompts.size();
   for (std::size_t i = 0; i < num_prompts; ++i) {
     GenerationRequest request = call.request;

@@ -99,7 +99,9 @@ const RequestField* find_rewritten(const std::string& name) {
 MaybeError check_other_field(const std::string& name, const json& value, unsigned where,
                              std::int32_t n) {
   constexpr std::size_t kMaxNameBytes = 64;  // longer names match no field
-  const char* const call = where == kChat ? "chat" : "completions";
+  const char* const call = where == kChat         ? "chat"
+                           : where == kEmbeddings ? "embeddings"
+                                                  : "completions";
   if (name.size() > kMaxNameBytes) {
     warn_unknown_field(call, name);
     return std::nullopt;
@@ -127,8 +129,11 @@ MaybeError check_other_field(const std::string& name, const json& value, unsigne
   if (name != field->name) {
     return not_supported(name, json::array(), fmt::format("give '{}'", field->name));
   }
-  ApiError error = bad_field(name, "'{}' is a field of /v1/{}, not of this call", name,
-                             where == kChat ? "completions" : "chat/completions");
+  ApiError error =
+      bad_field(name, "'{}' is a field of /v1/{}, not of this call", name,
+                (field->where & kCompletions) != 0 && where != kCompletions ? "completions"
+                : (field->where & kChat) != 0                               ? "chat/completions"
+                                                                            : "embeddings");
   error.code = "not_supported";
   return error;
 }

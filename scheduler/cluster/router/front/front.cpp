@@ -105,6 +105,7 @@ struct FrontRoute {
 constexpr FrontRoute kFrontRoutes[] = {
     {"POST", "/v1/completions", false, relay},
     {"POST", "/v1/chat/completions", false, relay},
+    {"POST", "/v1/embeddings", false, relay},
     {"POST", "/tokenize", false, relay},
     {"POST", "/detokenize", false, relay},
     {"GET", "/v1/models", false,

@@ -12,37 +12,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(EtcdMessages, Base64IsThatOfTheRfc) {
-  // Test vectors of RFC 4648, section 10.
-  const std::pair<const char*, const char*> cases[] = {{"", ""},
-                                                       {"f", "Zg=="},
-                                                       {"fo", "Zm8="},
-                                                       {"foo", "Zm9v"},
-                                                       {"foob", "Zm9vYg=="},
-                                                       {"fooba", "Zm9vYmE="},
-                                                       {"foobar", "Zm9vYmFy"}};
-  for (const auto& [bytes, text] : cases) {
-    EXPECT_EQ(etcd::to_base64(bytes), text);
-    const auto back = etcd::from_base64(text);
-    ASSERT_TRUE(back.ok()) << text;
-    EXPECT_EQ(*back, bytes);
-  }
-  for (const char* const text : {"Zg=", "Z", "Zm9v!", "Zm9vY", "Zm\n9v==="}) {
-    EXPECT_FALSE(etcd::from_base64(text).ok()) << text;
-  }
-}
-
-TEST(EtcdMessages, AnyBytesSurviveBase64) {
-  std::mt19937_64 random(test_seed());
-  for (int i = 0; i < 200; ++i) {
-    std::string bytes(random() % 100, '\0');
-    for (char& byte : bytes) byte = static_cast<char>(random());
-    const auto back = etcd::from_base64(etcd::to_base64(bytes));
-    ASSERT_TRUE(back.ok());
-    EXPECT_EQ(*back, bytes);
-  }
-}
-
 TEST(EtcdMessages, ErrorsAreReadInBothShapes) {
   const auto error = [](const char* text, int status) {
     return etcd::error_of(*etcd::parse(text), status);
