@@ -234,9 +234,14 @@ void check_args(const LoraArgs& args) {
   }
   TANDEM_CHECK(args.ids == nullptr || (args.num_modules == 1 && args.part != LoraPart::whole),
                "ids for {} modules", args.num_modules);
-  TANDEM_CHECK(args.part != LoraPart::replace || args.num_modules == 1, "{} modules",
-               args.num_modules);
-  if (args.part == LoraPart::whole || args.part == LoraPart::replace) return;
+  if (args.part == LoraPart::replace || args.part == LoraPart::tokens) {
+    TANDEM_CHECK(args.num_modules == 1, "{} modules", args.num_modules);
+    TANDEM_CHECK(
+        args.part == LoraPart::replace || args.ids != nullptr || args.out[0].dtype == DType::f32,
+        "out {}", to_string(args.out[0]));
+    return;
+  }
+  if (args.part == LoraPart::whole) return;
   is_matrix(args.v);
   TANDEM_CHECK(args.num_shares >= 1 && args.share >= 0 && args.share < args.num_shares,
                "share {} of {}", args.share, args.num_shares);

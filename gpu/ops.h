@@ -277,8 +277,9 @@ struct LoraModules {
 };
 
 // The part of a LoRA operation to compute: all of it, or only v = x A^T, or only y += v B^T; or
-// y = x B^T, for B that is a whole weight of the adapter's own.
-enum class LoraPart : std::uint8_t { whole, shrink, expand, replace };
+// y = x B^T, for B that is a whole weight of the adapter's own; or what rows of its own for a few
+// tokens give.
+enum class LoraPart : std::uint8_t { whole, shrink, expand, replace, tokens };
 
 // The number of an adapter's ranks that each of `num_shares` devices computes when they share them:
 // a multiple of four, which is 16 bytes of v. The last devices may have fewer, or none.
@@ -302,10 +303,14 @@ constexpr std::int32_t lora_share(std::int32_t rank, std::int32_t num_shares) {
 //
 // Replacing, where B has x's width for a rank, whatever max_rank is (0: no adapter has modules):
 //   replace  out[0][t] = x[t] B^T; rows whose adapter does not have the module keep what they hold
+//   tokens   out[0][t, id[j]] = x[t] A[j]^T, for the ids in B (base/lora_rows.h), ascending and
+//   below
+//            out[0].cols(); `out` is f32, and its other elements keep what they hold
 //
 // With `ids`, x is not in memory, and one module of an embedding's tokens is computed:
 //   shrink   row t of x is id_scale times the unit vector of ids[t], one of x.cols()
 //   replace  out[0][t] = id_scale B[ids[t]], B [x.cols(), rank]; `out` has `rank` columns
+//   tokens   out[0][t] = id_scale A[j] where id[j] = ids[t], A [rank, out[0].cols()]
 struct LoraArgs : LoraModules {
   TensorView x;              // [T, in], compute dtype; for `expand` only the dtype matters
   const std::int32_t* rows;  // [num_rows], each row in at most one segment

@@ -24,7 +24,7 @@ using SiteRanks = std::array<std::int32_t, kMaxSites>;
 // A and B of one module of one layer, as byte offsets into Adapter::bytes.
 struct AdapterMatrix {
   std::int32_t rank = 0;       // 0: this module is not adapted
-  std::int32_t b_stride = 0;   // elements between rows of B: lora_row() of base/lora_rows.h
+  std::int32_t b_stride = 0;   // elements between rows of B (base/lora_rows.h)
   bool has_bias = false;       // added once to each row, whatever x is
   std::uint64_t a_offset = 0;  // [rank, in] dense
   std::uint64_t b_offset = 0;  // [out, b_stride], columns past rank are zero

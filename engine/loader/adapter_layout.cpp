@@ -42,7 +42,8 @@ AdapterMatrix& append_matrix(Adapter& adapter, const ModelSpec& spec, std::int64
   TANDEM_CHECK(matrix.rank == 0 && out > 0, "layer {} has {} {}", layer, row.path,
                out > 0 ? "twice" : "not");
   matrix.rank = static_cast<std::int32_t>(rank);
-  matrix.b_stride = static_cast<std::int32_t>(lora_row(rank, has_bias, adapter.dtype));
+  matrix.b_stride = static_cast<std::int32_t>(
+      row.by_token ? token_ids_row(rank, adapter.dtype) : lora_row(rank, has_bias, adapter.dtype));
   matrix.has_bias = has_bias;
   adapter.has_bias = adapter.has_bias || has_bias;
   matrix.a_offset = adapter.num_bytes;
@@ -50,7 +51,7 @@ AdapterMatrix& append_matrix(Adapter& adapter, const ModelSpec& spec, std::int64
   matrix.b_offset = align_up(matrix.a_offset + a_bytes, kAdapterAlignment);
   const auto b_bytes = static_cast<std::uint64_t>(matrix.b_stride * out) * element;
   adapter.num_bytes = align_up(matrix.b_offset + b_bytes, kAdapterAlignment);
-  adapter.max_rank = std::max(adapter.max_rank, row.is_whole() ? 1 : matrix.rank);
+  adapter.max_rank = std::max(adapter.max_rank, row.is_lora() ? matrix.rank : 1);
   std::int32_t ranks = 0;
   for (std::size_t m = table.first_of(row.site); m < table.end_of(row.site); ++m) {
     ranks += of_layer[m].rank;
@@ -81,7 +82,7 @@ Status allocate_bytes(Adapter& adapter, const AllocateBytes& allocate) {
 // The modules of the embedding and the head are a layer's last ones (ModuleTable). A digest names
 // those that are there, so that adapters without them keep the digests that registries hold from
 // releases without these modules.
-constexpr std::size_t kOuterModules = 4;
+constexpr std::size_t kOuterModules = 6;
 
 AdapterDigest::AdapterDigest(const Adapter& layout)
     : num_bytes_(layout.num_bytes), num_pieces_((num_bytes_ + kPieceBytes - 1) / kPieceBytes) {

@@ -23,11 +23,10 @@ struct Reason {
   std::string_view why;
 };
 // These settings change what the adapter computes.
-constexpr std::array<Reason, 13> kRefusedWhenOn = {{
+constexpr std::array<Reason, 12> kRefusedWhenOn = {{
     {"use_dora", "DoRA is not supported"},
     {"fan_in_fan_out", "transposed base weights are not supported"},
     {"layer_replication", "replicated layers are not supported"},
-    {"trainable_token_indices", "trained tokens (embedding) are not supported"},
     {"target_parameters", "adapters on parameters instead of modules are not supported"},
     {"use_qalora", "QALoRA is not supported"},
     {"use_bdlora", "block-diagonal LoRA is not supported"},
@@ -40,7 +39,7 @@ constexpr std::array<Reason, 13> kRefusedWhenOn = {{
 }};
 // These settings are either read elsewhere, or record only how the adapter was initialised or
 // trained.
-constexpr std::array<std::string_view, 34> kHarmless = {
+constexpr std::array<std::string_view, 35> kHarmless = {
     "alora_invocation_tokens",
     "auto_mapping",
     "base_model_name_or_path",
@@ -71,6 +70,7 @@ constexpr std::array<std::string_view, 34> kHarmless = {
     "runtime_config",
     "target_modules",
     "task_type",
+    "trainable_token_indices",
     "use_rslora",
     "velora_config",
     "enable_lora",
@@ -218,17 +218,45 @@ Status read_layers(const Fields& fields, PeftConfig& peft) {
   return {};
 }
 
+Result<std::vector<TokenId>> read_token_ids(std::string_view field, const OrderedJson& list,
+                                            std::size_t most) {
+  if (!list.is_array() || list.empty() || list.size() > most) {
+    return invalid("'{}' must be a list of 1 to {} token ids", field, most);
+  }
+  std::vector<TokenId> ids;
+  for (const OrderedJson& token : list) {
+    TANDEM_ASSIGN(const std::int64_t id,
+                  Fields::as_integer(field, token, 0, std::numeric_limits<TokenId>::max()));
+    ids.push_back(static_cast<TokenId>(id));
+  }
+  return ids;
+}
+
 Status read_invocation(const Fields& fields, PeftConfig& peft) {
   constexpr std::string_view kField = "alora_invocation_tokens";
   const OrderedJson* const tokens = fields.find(kField);
   if (tokens == nullptr) return {};
-  if (!tokens->is_array() || tokens->empty() || tokens->size() > kMaxInvocation) {
-    return invalid("'{}' must be a list of 1 to {} token ids", kField, kMaxInvocation);
-  }
-  for (const OrderedJson& token : *tokens) {
-    TANDEM_ASSIGN(const std::int64_t id,
-                  Fields::as_integer(kField, token, 0, std::numeric_limits<TokenId>::max()));
-    peft.invocation.push_back(static_cast<TokenId>(id));
+  TANDEM_ASSIGN(peft.invocation, read_token_ids(kField, *tokens, kMaxInvocation));
+  return {};
+}
+
+Status read_trained_tokens(const Fields& fields, PeftConfig& peft) {
+  constexpr std::string_view kField = "trainable_token_indices";
+  const OrderedJson* const tokens = fields.find(kField);
+  if (tokens == nullptr || is_off(*tokens)) return {};
+  const auto add = [&](std::string_view module, const OrderedJson& list) -> Status {
+    TrainedTokens& trained = peft.tokens.emplace_back(std::string(module));
+    TANDEM_ASSIGN(trained.ids, read_token_ids(kField, list, kMaxTrainedTokens));
+    std::vector<TokenId> sorted = trained.ids;
+    std::ranges::sort(sorted);
+    const auto twice = std::ranges::adjacent_find(sorted);
+    if (twice == sorted.end()) return {};
+    return invalid("'{}' holds token {} twice", kField, *twice);
+  };
+  if (!tokens->is_object()) return add("", *tokens);
+  for (const auto& [module, list] : tokens->items()) {
+    if (module.empty()) return invalid("'{}' must hold names of modules", kField);
+    TANDEM_TRY(add(module, list));
   }
   return {};
 }
@@ -268,6 +296,7 @@ Result<PeftConfig> parse_peft_config(const OrderedJson& json) {
   TANDEM_TRY(read_targets(fields, peft));
   TANDEM_TRY(read_layers(fields, peft));
   TANDEM_TRY(read_invocation(fields, peft));
+  TANDEM_TRY(read_trained_tokens(fields, peft));
   TANDEM_TRY(read_pattern_map(fields, "rank_pattern", true, peft.rank_pattern));
   TANDEM_TRY(read_pattern_map(fields, "alpha_pattern", false, peft.alpha_pattern));
   return peft;

@@ -18,6 +18,13 @@ namespace tandem {
 
 inline constexpr std::int64_t kMaxAdapterRank = 2048;
 inline constexpr std::size_t kMaxInvocation = 1024;  // tokens
+inline constexpr std::size_t kMaxTrainedTokens = 1 << 18;
+
+// trainable_token_indices: tokens whose rows the adapter has.
+struct TrainedTokens {
+  std::string module;  // the end of its path; empty: the embedding
+  std::vector<TokenId> ids;
+};
 
 struct PeftConfig {
   std::string base_model;
@@ -28,9 +35,10 @@ struct PeftConfig {
   bool all_linear = false;  // replaces `targets`
   ModuleSet targets;
   ModuleSet excluded;
-  std::vector<std::string> saved;    // modules_to_save: ends of paths, not only of whole parts
-  bool ties_embedding = false;       // ensure_weight_tying: embedding and head change together
-  std::vector<std::int64_t> layers;  // layers_to_transform; empty means all
+  std::vector<std::string> saved;  // modules_to_save: ends of paths, not only of whole parts
+  bool ties_embedding = false;     // ensure_weight_tying: embedding and head change together
+  std::vector<TrainedTokens> tokens;
+  std::vector<std::int64_t> layers;         // layers_to_transform; empty means all
   std::vector<std::string> layers_pattern;  // names of the list of layers; empty means any
   PatternMap rank_pattern;
   PatternMap alpha_pattern;
@@ -50,12 +58,15 @@ struct PlannedModule {
   std::int64_t rank;   // 1..kMaxAdapterRank; the width of a whole matrix
   double scale;        // alpha / rank, or alpha / sqrt(rank)
   bool saved = false;  // a whole matrix that modules_to_save names
+  // Of rows by token, `rank` of them, in the order of the file.
+  std::vector<TokenId> tokens = {};
+  std::string tied_path = {};  // the module whose rows it has, too, if it has none of its own
 };
 
 // Returns the modules of the base that the adapter adapts, by layer and then in the order of its
 // ModuleTable, and every module that may be a whole matrix. The adapter holds the matrices that are
 // `saved`; it may hold the others, which only its tensors tell. Refuses layers and tokens that the
-// base does not have, and saved modules other than the embedding and the head.
+// base does not have, and saved modules or rows by token of others than the embedding and the head.
 Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const ModelSpec& spec);
 // Returns the names in the list `target_modules` that match no module of the base. Trainers use one
 // list for many model families, and PEFT skips names that the base lacks.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -19,6 +18,7 @@
 #include "engine/loader/adapter_layout.h"
 #include "engine/loader/json.h"
 #include "engine/loader/peft/peft_config.h"
+#include "engine/loader/peft/peft_jobs.h"
 #include "engine/loader/safetensors/safetensors_header.h"
 
 namespace tandem {
@@ -29,133 +29,6 @@ namespace fs = std::filesystem;
 // Elements that are read and converted at a time. A block stays in the cache from one pass to the
 // next.
 constexpr std::size_t kBlock = 16384;
-
-// The parts "model.layers.0.self_attn.q_proj" and "A" of the name
-// "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight". Some tools leave out
-// "base_model.model.", and some leave the adapter's name, "default", before ".weight".
-enum class PairPart : std::uint8_t { a, b, bias, whole };
-struct TensorName {
-  std::string_view path;
-  PairPart part;
-};
-
-Result<TensorName> parse_tensor_name(std::string_view name) {
-  constexpr std::string_view kPrefix = "base_model.model.";
-  const auto holds = [name](std::string_view part) {
-    return name.find(part) != std::string_view::npos;
-  };
-  if (holds("lora_magnitude_vector")) return invalid("tensor '{}': DoRA is not supported", name);
-  std::string_view rest = name;
-  if (rest.starts_with(kPrefix)) rest.remove_prefix(kPrefix.size());
-  // Removes the ending from `rest` if it is there.
-  const auto take = [&rest](std::string_view ending) {
-    if (!rest.ends_with(ending)) return false;
-    rest.remove_suffix(ending.size());
-    return true;
-  };
-  const bool is_weight = take(".weight");
-  const bool is_bias = !is_weight && take(".bias");
-  take(".default");
-  if (is_bias) {
-    if (take(".lora_B")) return TensorName{rest, PairPart::bias};
-    return invalid(
-        "tensor '{}': biases that replace the base's ('bias': all or lora_only) are not "
-        "supported",
-        name);
-  }
-  if (take(is_weight ? ".lora_A" : ".lora_embedding_A")) return TensorName{rest, PairPart::a};
-  if (take(is_weight ? ".lora_B" : ".lora_embedding_B")) return TensorName{rest, PairPart::b};
-  if (is_weight) {
-    for (const std::string_view infix : {".modules_to_save", ".base_layer"}) take(infix);
-    const std::string_view module = rest.substr(rest.rfind('.') + 1);
-    if (module == "lm_head" || module == "embed_tokens") return TensorName{rest, PairPart::whole};
-  }
-  return invalid("tensor '{}' is not A or B of a LoRA module", name);
-}
-
-struct Pair {
-  const TensorInfo* a = nullptr;
-  const TensorInfo* b = nullptr;
-  const TensorInfo* bias = nullptr;
-  const TensorInfo* whole = nullptr;  // in place of the base's matrix
-  bool planned = false;               // its A and B are
-  bool may_be_whole = false;
-
-  const TensorInfo*& part(PairPart which) {
-    switch (which) {
-      case PairPart::a:
-        return a;
-      case PairPart::b:
-        return b;
-      case PairPart::bias:
-        return bias;
-      case PairPart::whole:
-        return whole;
-    }
-    TANDEM_CHECK(false, "part {}", static_cast<int>(which));
-  }
-};
-using Pairs = std::map<std::string, Pair, std::less<>>;  // key: the module's path
-
-Result<Pairs> pair_tensors(const SafetensorsHeader& header, const ModelSpec& spec) {
-  Pairs pairs;
-  for (const auto& [name, info] : header.tensors()) {
-    TANDEM_ASSIGN(const TensorName parsed, parse_tensor_name(name));
-    const std::optional<std::string> path = path_in_text_model(spec, parsed.path);
-    if (!path) continue;
-    Pair& pair = pairs[*path];
-    const TensorInfo*& slot = pair.part(parsed.part);
-    if (slot != nullptr) return invalid("tensor '{}' is there under two names", name);
-    slot = &info;
-  }
-  return pairs;
-}
-
-// `tensor`: lora_A, lora_B, lora_B.bias or "the weight".
-Status check_tensor(std::string_view path, std::string_view tensor, const TensorInfo* info,
-                    const std::vector<std::int64_t>& shape) {
-  if (info == nullptr) {
-    return invalid("{} is adapted according to adapter_config.json, but its {} is missing", path,
-                   tensor);
-  }
-  if (!info->dtype || *info->dtype == DType::i32) {
-    return invalid("{} of {} is {}; it must be F32, F16 or BF16", tensor, path, to_string(*info));
-  }
-  if (info->shape != shape) {
-    return invalid("{} of {} is {}; the base and the rank in adapter_config.json ask for [{}]",
-                   tensor, path, to_string(*info), fmt::join(shape, ", "));
-  }
-  return {};
-}
-
-// True for k and v of layers that take those of an earlier layer. Older versions of transformers
-// have modules there, which they do not use; adapters on them change nothing.
-bool is_never_computed(std::string_view path, const ModelSpec& spec) {
-  for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
-    if (spec.layer(layer).attention.has_keys()) continue;
-    for (std::size_t module = 0; module < spec.modules.size(); ++module) {
-      const bool is_absent =
-          spec.modules[module].place == ModulePlace::layer && module_out(spec, layer, module) == 0;
-      if (is_absent && path == module_path(spec, layer, module)) return true;
-    }
-  }
-  return false;
-}
-
-// Explains a tensor that is not in the plan: the base lacks its module, or the module is not
-// targeted.
-Status explain_extra(std::string_view path, const ModelSpec& spec) {
-  for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
-    for (std::size_t module = 0; module < spec.modules.size(); ++module) {
-      if (module_out(spec, layer, module) == 0) continue;
-      const std::string fused = fused_module_path(spec, layer, module);
-      if (path == module_path(spec, layer, module) || (!fused.empty() && path == fused)) {
-        return invalid("there are tensors for {}, which adapter_config.json does not target", path);
-      }
-    }
-  }
-  return invalid("there are tensors for {}, which the base does not have", path);
-}
 
 template <typename Word>
 bool all_finite(const std::byte* data, std::size_t count, Word exponent) {
@@ -180,105 +53,6 @@ bool all_finite(const std::byte* data, std::size_t count, DType dtype) {
       break;
   }
   TANDEM_CHECK(false, "{} is not a floating type", to_string(dtype));
-}
-
-// The rows of B that belong to a module: [first, first + its output) of `all`.
-struct RowsOfB {
-  std::int64_t first = 0;
-  std::int64_t all = 0;
-};
-
-RowsOfB rows_of_b(const ModelSpec& spec, const PlannedModule& planned) {
-  const auto stored = [&](std::size_t module) {
-    return output_of_module(spec, planned.layer, module).stored;
-  };
-  if (!planned.fused) return {0, stored(planned.module)};
-  RowsOfB rows;
-  const Site site = spec.modules[planned.module].site;
-  for (std::size_t m = spec.modules.first_of(site); m < spec.modules.end_of(site); ++m) {
-    if (m == planned.module) rows.first = rows.all;
-    rows.all += stored(m);
-  }
-  return rows;
-}
-
-// A whole embedding and a whole head have one vocabulary.
-Status check_one_vocabulary(const Pairs& pairs, const ModelSpec& spec) {
-  const TensorInfo* first = nullptr;
-  for (std::size_t m = 0; m < spec.modules.size(); ++m) {
-    if (!spec.modules[m].is_whole()) continue;
-    const auto it = pairs.find(module_path(spec, 0, m));
-    const TensorInfo* const info = it == pairs.end() ? nullptr : it->second.whole;
-    if (info == nullptr || info->shape.empty()) continue;
-    if (first != nullptr && info->shape[0] != first->shape[0]) {
-      return invalid("the adapter's embedding has {} rows and its head {}", first->shape[0],
-                     info->shape[0]);
-    }
-    first = info;
-  }
-  return {};
-}
-
-Result<std::vector<PeftJob>> plan_jobs(const std::vector<PlannedModule>& plan, Pairs pairs,
-                                       const ModelSpec& spec, bool has_bias, Adapter& adapter) {
-  TANDEM_TRY(check_one_vocabulary(pairs, spec));
-  std::vector<PeftJob> jobs;
-  for (const PlannedModule& planned : plan) {
-    Pair pair;
-    const bool is_whole = spec.modules[planned.module].is_whole();
-    if (const auto it = pairs.find(planned.path); it != pairs.end()) {
-      (is_whole ? it->second.may_be_whole : it->second.planned) = true;
-      pair = it->second;
-    } else if (!planned.fused && !spec.modules[planned.module].fused_path.empty()) {
-      continue;  // PEFT passes over the part of a fused module, which its model does not have
-    }
-    const RowsOfB rows = rows_of_b(spec, planned);
-    const ModuleSide in = input_of_module(spec, planned.layer, planned.module);
-    const bool biased = has_bias && !is_whole;
-    if (is_whole) {
-      if (pair.whole == nullptr && !planned.saved) continue;
-      TANDEM_TRY(check_tensor(planned.path, "the weight", pair.whole, {rows.all, planned.rank}));
-      pair.a = pair.b = pair.whole;  // A has no columns
-    } else {
-      TANDEM_TRY(check_tensor(planned.path, "lora_A", pair.a, {planned.rank, in.stored}));
-      TANDEM_TRY(check_tensor(planned.path, "lora_B", pair.b, {rows.all, planned.rank}));
-      if (biased) TANDEM_TRY(check_tensor(planned.path, "lora_B.bias", pair.bias, {rows.all}));
-      if (!has_bias && pair.bias != nullptr) {
-        return invalid("lora_B of {} has a bias, and 'lora_bias' of adapter_config.json is off",
-                       planned.path);
-      }
-    }
-    const AdapterMatrix& matrix =
-        append_matrix(adapter, spec, planned.layer, planned.module, planned.rank, biased);
-    jobs.push_back(
-        {.layer = static_cast<std::int32_t>(planned.layer),
-         .module = static_cast<std::uint16_t>(planned.module),
-         .a_type = *pair.a->dtype,
-         .b_type = *pair.b->dtype,
-         .bias_type = biased ? *pair.bias->dtype : DType::f32,
-         .scale = static_cast<float>(planned.scale),
-         .in = in,
-         .out = output_of_module(spec, planned.layer, planned.module),
-         .spread_in = module_in(spec, planned.layer, planned.module),
-         .spread_out = module_out(spec, planned.layer, planned.module),
-         .a_begin = pair.a->begin,
-         .b_begin = pair.b->begin +
-                    static_cast<std::uint64_t>(rows.first * planned.rank) * size_of(*pair.b->dtype),
-         .bias_begin = biased ? pair.bias->begin + static_cast<std::uint64_t>(rows.first) *
-                                                       size_of(*pair.bias->dtype)
-                              : 0,
-         .end = adapter.num_bytes,
-         .matrix = matrix});
-  }
-  if (jobs.empty()) return invalid("the adapter adapts no module of the base");
-  for (const auto& [path, pair] : pairs) {
-    const bool is_lora = pair.a != nullptr || pair.b != nullptr || pair.bias != nullptr;
-    if (pair.whole != nullptr && !pair.may_be_whole) return explain_extra(path, spec);
-    if (is_lora && !pair.planned && !is_never_computed(path, spec)) {
-      return explain_extra(path, spec);
-    }
-  }
-  return jobs;
 }
 
 Result<PeftConfig> read_config(const File& file) {
@@ -351,10 +125,7 @@ Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelSpec& spec, 
   adapter.dtype = dtype;
   adapter.invocation = peft.invocation;
   adapter.layers = AdapterLayers(spec.num_layers(), spec.modules.size());
-  Result<Pairs> pairs = pair_tensors(header, spec);
-  if (!pairs) return folder.with_path(pairs.status());
-  Result<std::vector<PeftJob>> jobs =
-      plan_jobs(*plan, *std::move(pairs), spec, peft.lora_bias, adapter);
+  Result<std::vector<PeftJob>> jobs = plan_jobs(header, peft, *plan, spec, adapter);
   if (!jobs) return folder.with_path(jobs.status());
   source->jobs = *std::move(jobs);
   folder.source_ = std::move(source);
@@ -394,6 +165,7 @@ Status PeftFolder::with_path(const Status& status) const {
 }
 
 Status PeftFolder::fill(const PeftJob& job, std::byte* bytes, PeftScratch& scratch) const {
+  if (!job.tokens.empty()) return fill_tokens(job, bytes, scratch);
   const std::size_t element = size_of(dtype_);
   std::byte* const a = bytes + job.matrix.a_offset;
   std::byte* const b = bytes + job.matrix.b_offset;
@@ -420,6 +192,35 @@ Status PeftFolder::fill(const PeftJob& job, std::byte* bytes, PeftScratch& scrat
   TANDEM_TRY(fill_spread(job.out, job.spread_out, 1, job.matrix.b_stride, b,
                          [&](std::byte* to) { return fill_b(job, to, scratch); }));
   std::memset(b_end, 0, static_cast<std::size_t>(bytes + job.end - b_end));
+  return {};
+}
+
+// Rows that follow one another in the file are read together.
+Status PeftFolder::fill_tokens(const PeftJob& job, std::byte* bytes, PeftScratch& scratch) const {
+  const std::size_t element = size_of(dtype_);
+  const auto width = static_cast<std::size_t>(job.spread_in);
+  std::byte* to = bytes + job.matrix.a_offset;
+  for (std::size_t i = 0; i < job.tokens.size();) {
+    const TokenRow& first = job.tokens[i];
+    const std::size_t row_bytes = width * size_of(first.type);
+    std::size_t rows = 1;
+    for (; i + rows < job.tokens.size() && (rows + 1) * width <= kBlock; ++rows) {
+      const TokenRow& next = job.tokens[i + rows];
+      if (next.type != first.type || next.begin != first.begin + rows * row_bytes) break;
+    }
+    scratch.raw.resize(rows * row_bytes);
+    TANDEM_TRY(with_path(weights_.read(first.begin, scratch.raw.data(), rows * row_bytes)));
+    convert(first.type, scratch.raw.data(), dtype_, to, rows * width);
+    to += rows * width * element;
+    i += rows;
+  }
+  std::byte* id = bytes + job.matrix.b_offset;
+  std::memset(to, 0, static_cast<std::size_t>(id - to));
+  for (const TokenRow& row : job.tokens) {
+    std::memcpy(id, &row.token, sizeof(row.token));
+    id += sizeof(row.token);
+  }
+  std::memset(id, 0, static_cast<std::size_t>(bytes + job.end - id));
   return {};
 }
 
@@ -489,8 +290,9 @@ Status PeftFolder::check_finite(const PeftJob& job, const std::byte* bytes,
   const auto b = static_cast<std::size_t>(job.spread_out * job.matrix.b_stride);
   for (const auto& [letter, begin, count] :
        {std::tuple('A', job.matrix.a_offset, a), std::tuple('B', job.matrix.b_offset, b)}) {
+    if (letter == 'B' && !job.tokens.empty()) continue;  // ids
     if (all_finite(bytes + begin, count, dtype_)) continue;
-    if (spec.modules[job.module].is_whole()) {
+    if (!spec.modules[job.module].is_lora()) {
       return with_path(
           invalid("the weight of {} holds a NaN, an infinity, or a value beyond the range of {}",
                   module_path(spec, job.layer, job.module), to_string(dtype_)));

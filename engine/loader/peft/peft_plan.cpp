@@ -131,6 +131,57 @@ Status check_saved(const PeftConfig& peft, const ModelSpec& spec) {
   return {};
 }
 
+// The tokens of a module, whose rows by token are `module`.
+const TrainedTokens* tokens_of(const PeftConfig& peft, const ModelSpec& spec, std::size_t module) {
+  const std::vector<std::string> spellings = spellings_of(spec, module_path(spec, 0, module));
+  const auto found = std::ranges::find_if(peft.tokens, [&](const TrainedTokens& tokens) {
+    if (tokens.module.empty()) return spec.modules[module].site == Site::embedding_tokens;
+    return std::ranges::any_of(spellings, [&](const std::string& path) {
+      return ModuleSet::match_name(tokens.module, path) != Match::none;
+    });
+  });
+  return found == peft.tokens.end() ? nullptr : &*found;
+}
+
+Status check_tokens(const PeftConfig& peft, const ModelSpec& spec) {
+  for (const TrainedTokens& tokens : peft.tokens) {
+    bool is_there = false;
+    for (std::size_t m = 0; m < spec.modules.size(); ++m) {
+      is_there = is_there || (spec.modules[m].by_token && tokens_of(peft, spec, m) == &tokens);
+    }
+    if (!is_there) {
+      return invalid(
+          "'trainable_token_indices' names {}: rows of tokens are supported for the embedding and "
+          "the head, once for each",
+          tokens.module.substr(0, 100));
+    }
+    const TokenId last = *std::ranges::max_element(tokens.ids);
+    if (last < spec.vocab_size) continue;
+    return invalid("'trainable_token_indices' holds token {}, the base has tokens 0 to {}", last,
+                   spec.vocab_size - 1);
+  }
+  return {};
+}
+
+// The rows by token of a module, with the same of the module that a tied head is tied to.
+std::optional<PlannedModule> plan_tokens(const PeftConfig& peft, const ModelSpec& spec,
+                                         std::int64_t layer, std::size_t module) {
+  PlannedModule planned{layer, module, module_path(spec, layer, module), false, 0, 1};
+  const TrainedTokens* tokens = tokens_of(peft, spec, module);
+  if (spec.modules[module].site == Site::head_tokens && spec.tie_word_embeddings) {
+    const std::size_t embedding = spec.modules.first_of(Site::embedding_tokens);
+    const TrainedTokens* const tied = tokens_of(peft, spec, embedding);
+    if (tokens == nullptr) tokens = tied;
+    if (tied != nullptr && tied->ids == tokens->ids) {
+      planned.tied_path = module_path(spec, 0, embedding);
+    }
+  }
+  if (tokens == nullptr) return std::nullopt;
+  planned.tokens = tokens->ids;
+  planned.rank = static_cast<std::int64_t>(tokens->ids.size());
+  return planned;
+}
+
 // True if a spelling is targeted and none is excluded.
 Result<bool> is_any_targeted(const PeftConfig& peft, const std::vector<PythonRegex>& patterns,
                              std::int64_t layer, const std::vector<std::string>& spellings) {
@@ -196,6 +247,12 @@ Result<std::optional<double>> find_any(const PatternMap& patterns,
   return std::optional<double>();
 }
 
+bool has_tokens(const std::vector<PlannedModule>& plan, const std::string& path) {
+  return std::ranges::any_of(plan, [&](const PlannedModule& planned) {
+    return !planned.tokens.empty() && planned.path == path;
+  });
+}
+
 }  // namespace
 
 std::string module_path(const ModelSpec& spec, std::int64_t layer, std::size_t module) {
@@ -241,6 +298,7 @@ Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const Mo
   TANDEM_TRY(check_saved(peft, spec));
   TANDEM_TRY(check_base_has_layers(peft, spec));
   TANDEM_TRY(check_invocation(peft, spec));
+  TANDEM_TRY(check_tokens(peft, spec));
   TANDEM_ASSIGN(const std::vector<PythonRegex> patterns, layer_patterns(peft));
   std::vector<PlannedModule> plan;
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
@@ -253,8 +311,18 @@ Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const Mo
             {layer, module, std::move(path), false, row.width(spec, spec.layer(layer)), 1, saved});
         continue;
       }
+      if (spec.modules[module].by_token) {
+        if (auto planned = plan_tokens(peft, spec, layer, module)) {
+          plan.push_back(*std::move(planned));
+        }
+        continue;
+      }
       TANDEM_ASSIGN(Target target, find_target(peft, patterns, spec, layer, module));
       if (target.spellings.empty()) continue;
+      if (has_tokens(plan, target.spellings.front())) {
+        return invalid("{} has LoRA and 'trainable_token_indices': one of them is supported",
+                       target.spellings.front());
+      }
       TANDEM_ASSIGN(const auto own_rank, find_any(peft.rank_pattern, target.spellings));
       TANDEM_ASSIGN(const auto own_alpha, find_any(peft.alpha_pattern, target.spellings));
       const std::int64_t rank = own_rank ? static_cast<std::int64_t>(*own_rank) : peft.rank;

@@ -8,6 +8,7 @@
 
 #include "base/dtype.h"
 #include "base/file/file_identity.h"
+#include "base/ids/token_id.h"
 #include "engine/loader/adapter.h"
 #include "engine/model/spec/spread.h"
 
@@ -17,6 +18,13 @@ namespace tandem {
 inline constexpr const char* kPeftConfigName = "adapter_config.json";
 inline constexpr const char* kPeftWeightsName = "adapter_model.safetensors";
 inline constexpr std::uint64_t kMaxPeftConfigBytes = 1 << 20;
+
+// A row of an adapter's own for a token.
+struct TokenRow {
+  TokenId token = 0;
+  DType type = DType::f32;  // in the file: [hidden size], from byte `begin` on
+  std::uint64_t begin = 0;
+};
 
 // One module of one layer: a part of the run of bytes that is read and converted independently.
 struct PeftJob {
@@ -33,7 +41,8 @@ struct PeftJob {
   std::uint64_t a_begin = 0;  // byte range of the file
   std::uint64_t b_begin = 0;
   std::uint64_t bias_begin = 0;
-  std::uint64_t end = 0;  // byte range of the run, padding included
+  std::vector<TokenRow> tokens;  // of rows by token, in place of A and B: by ascending token
+  std::uint64_t end = 0;         // byte range of the run, padding included
   AdapterMatrix matrix;
 };
 

@@ -205,9 +205,10 @@ void adapt_embedding(LayerStep& step, float scale) {
     args.id_scale = scale;
     return args;
   };
-  if (adapts(step, Site::whole_embedding)) {
-    LoraArgs args = args_of(Site::whole_embedding);
-    args.part = LoraPart::replace;
+  for (const Site site : {Site::whole_embedding, Site::embedding_tokens}) {
+    if (!adapts(step, site)) continue;
+    LoraArgs args = args_of(site);
+    args.part = site == Site::whole_embedding ? LoraPart::replace : LoraPart::tokens;
     step.stream.lora(args);
   }
   if (adapts(step, Site::embedding)) {
@@ -223,7 +224,7 @@ void adapt_embedding(LayerStep& step, float scale) {
 
 void adapt_head(LayerStep& step, const TensorView& x, const TensorView& logits) {
   const StepInput& input = step.input;
-  for (const Site site : {Site::whole_head, Site::head}) {
+  for (const Site site : {Site::whole_head, Site::head_tokens, Site::head}) {
     if (!adapts(step, site) || input.num_sampled_segments == 0) continue;
     LoraArgs args = args_at(step, step.part.spec.num_layers() - 1, site);
     args.x = x;
@@ -235,6 +236,7 @@ void adapt_head(LayerStep& step, const TensorView& x, const TensorView& logits) 
     args.num_segments = input.num_sampled_segments;
     args.max_count = input.max_sampled_count;
     if (site == Site::whole_head) args.part = LoraPart::replace;
+    if (site == Site::head_tokens) args.part = LoraPart::tokens;
     step.stream.lora(args);
   }
 }

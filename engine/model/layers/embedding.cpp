@@ -12,7 +12,8 @@ void embed(LayerStep& step, const ModelWeights& weights, const BlockInput& first
   args.first_id = static_cast<std::int32_t>(part.vocab.first);
   args.vocab = static_cast<std::int32_t>(part.spec.vocab_size);
   step.stream.embed(args);
-  if (!adapts(step, Site::embedding) && !adapts(step, Site::whole_embedding)) {
+  if (!adapts(step, Site::embedding) && !adapts(step, Site::embedding_tokens) &&
+      !adapts(step, Site::whole_embedding)) {
     return begin_blocks(step, args.out, first);
   }
   begin_blocks(step, args.out, {{}, false});

@@ -82,8 +82,8 @@ std::vector<AdaptedModule> decoder_modules() {
           {"mlp.down_proj", Site::down, ffn, hidden, {}, ModuleCut::rows}};
 }
 
-// The embedding and the head, each whole and as LoRA. Shards gather rows and logits before adapters
-// change them, so that each shard has all of these.
+// The embedding and the head, each whole, by token and as LoRA. Shards gather rows and logits
+// before adapters change them, so that each shard has all of these.
 void add_outer_modules(std::vector<AdaptedModule>& rows) {
   using Model = const ModelSpec&;
   using Layer = const LayerSpec&;
@@ -95,13 +95,20 @@ void add_outer_modules(std::vector<AdaptedModule>& rows) {
   const AdaptedModule::Columns first_vocab = [](Model model, Layer layer) {
     return &layer == &model.layers.front() ? model.vocab_size : 0;
   };
+  const AdaptedModule::Columns first_one = [](Model model, Layer layer) {
+    return std::int64_t{&layer == &model.layers.front()};
+  };
+  const AdaptedModule::Columns last_one = [](Model model, Layer layer) {
+    return std::int64_t{&layer == &model.layers.back()};
+  };
   const AdaptedModule::Columns last_vocab = [](Model model, Layer layer) {
     return model.writes_text && &layer == &model.layers.back() ? model.vocab_size : 0;
   };
   const auto add = [&](Site site, AdaptedModule::Columns in, AdaptedModule::Columns out,
                        AdaptedModule::Columns width) {
     AdaptedModule& row = rows.emplace_back();
-    const bool is_head = site == Site::head || site == Site::whole_head;
+    const bool is_head =
+        site == Site::head || site == Site::head_tokens || site == Site::whole_head;
     row.path = is_head ? "lm_head" : "embed_tokens";
     row.place = is_head ? ModulePlace::top : ModulePlace::root;
     row.cut = ModuleCut::none;
@@ -109,9 +116,12 @@ void add_outer_modules(std::vector<AdaptedModule>& rows) {
     row.in = in;
     row.out = out;
     row.width = width;
+    row.by_token = site == Site::embedding_tokens || site == Site::head_tokens;
   };
   add(Site::whole_embedding, none, first_vocab, hidden);
   add(Site::whole_head, none, last_vocab, hidden);
+  add(Site::embedding_tokens, hidden, first_one, nullptr);
+  add(Site::head_tokens, hidden, last_one, nullptr);
   add(Site::embedding, first_vocab, first_hidden, nullptr);
   add(Site::head, hidden, last_vocab, nullptr);
 }

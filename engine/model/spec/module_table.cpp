@@ -26,7 +26,7 @@ ModuleTable::ModuleTable(std::vector<AdaptedModule> rows) : rows_(std::move(rows
     first_[site + 1] = first_[site] + count;
   }
   for (std::size_t m = 0; m < rows_.size(); ++m) {
-    TANDEM_CHECK(rows_[m].is_whole() || find(rows_[m].name()) == m, "two modules are named {}",
+    TANDEM_CHECK(!rows_[m].is_lora() || find(rows_[m].name()) == m, "two modules are named {}",
                  rows_[m].name());
   }
 }
@@ -37,7 +37,7 @@ void ModuleTable::fuse(Site site, std::string_view fused_path) {
 
 std::optional<std::size_t> ModuleTable::find(std::string_view name) const {
   const auto found = std::ranges::find_if(
-      rows_, [&](const AdaptedModule& row) { return !row.is_whole() && row.name() == name; });
+      rows_, [&](const AdaptedModule& row) { return row.is_lora() && row.name() == name; });
   if (found == rows_.end()) return std::nullopt;
   return static_cast<std::size_t>(found - rows_.begin());
 }

@@ -31,9 +31,11 @@ enum class Site : std::uint8_t {
   input_projection,
   // The embedding, which counts as the first layer's, and the head's product with the normed rows
   // that get logits, the last layer's. CPU workers take none of them, as their mailboxes have no
-  // room for a vocabulary. The first two replace the base's matrix.
+  // room for a vocabulary. The first two replace the base's matrix, the next two rows of it.
   whole_embedding,
   whole_head,
+  embedding_tokens,
+  head_tokens,
   embedding,
   head,
 };
@@ -45,7 +47,7 @@ constexpr bool takes_offers(Site site) {
 
 // Bounds the arrays that hold a value for each site: a step copies them for every sequence and for
 // every layer, so they are not allocated.
-inline constexpr std::size_t kMaxSites = 11;
+inline constexpr std::size_t kMaxSites = 13;
 // Kernels and mailboxes have room for so many modules (LoraModules, GroupJob).
 inline constexpr std::size_t kMaxModulesOfSite = 3;
 
@@ -82,8 +84,12 @@ struct AdaptedModule {
   // order of the table: "self_attn.qkv_proj". Adapters may name either. Empty: there is none.
   std::string fused_path = {};
   ModulePlace place = ModulePlace::layer;
+  // Adapters have rows [tokens, in] that replace those of a few tokens. They are kept as A, beside
+  // a B of one row with the tokens' ids (base/lora_rows.h); `out` is 1.
+  bool by_token = false;
 
   bool is_whole() const { return width != nullptr; }
+  bool is_lora() const { return !is_whole() && !by_token; }
   std::string_view name() const;  // "q_proj"
 };
 

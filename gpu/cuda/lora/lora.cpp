@@ -42,6 +42,10 @@ LoraType type_of(DType dtype) {
   }
 }
 
+bool takes_half(LoraPart part) {
+  return part == LoraPart::shrink || part == LoraPart::expand;
+}
+
 }  // namespace
 
 LoraParams lora_params(const LoraArgs& args) {
@@ -75,7 +79,7 @@ LoraParams lora_params(const LoraArgs& args) {
   params.num_rows = args.num_rows;
   params.max_rank = args.max_rank;
   params.max_count = args.max_count;
-  if (args.part == LoraPart::whole || args.part == LoraPart::replace) return params;
+  if (!takes_half(args.part)) return params;
   const bool shrinks = args.part == LoraPart::shrink;
   params.half = shrinks ? LoraHalf::shrink : LoraHalf::expand;
   params.v = static_cast<float*>(args.v.data);
@@ -89,9 +93,11 @@ LoraParams lora_params(const LoraArgs& args) {
 }
 
 Status launch_lora(const LoraArgs& args, cudaStream_t stream, LoraKernel kernel, bool overlap) {
-  const bool replaces = args.part == LoraPart::replace;
-  if (replaces || args.ids != nullptr) {
-    const OuterParams outer{args.ids, args.id_scale, replaces};
+  if (args.part == LoraPart::replace || args.part == LoraPart::tokens || args.ids != nullptr) {
+    const OuterPart part = args.part == LoraPart::replace  ? OuterPart::replace
+                           : args.part == LoraPart::tokens ? OuterPart::tokens
+                                                           : OuterPart::shrink;
+    const OuterParams outer{args.ids, args.id_scale, part};
     return cuda_status(enqueue_outer(lora_params(args), outer, stream), "lora");
   }
   const LoraParams params = lora_params(args);

@@ -3,6 +3,7 @@
 // for up to eight rows of x. Weights in a pool's chunks are read in place if they are adjacent,
 // otherwise they are copied together first: a task's bytes fit the cache.
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "base/check.h"
@@ -247,6 +248,63 @@ void replace(OpContext& context, const LoraArgs& args) {
   expand(context, whole, {x, stride, stride});
 }
 
+// The ids of the tokens for which the adapter has rows.
+std::span<const std::int32_t> tokens_of(OpContext& context, const LoraArgs& args,
+                                        const LoraSegment& segment, const LoraMatrix& matrix) {
+  const std::byte* const ids =
+      weights_at(args.pages, segment.slot, matrix.b, 0,
+                 matrix.rank * std::int64_t{sizeof(std::int32_t)}, context.workers.front().operand);
+  return {reinterpret_cast<const std::int32_t*>(ids), static_cast<std::size_t>(matrix.rank)};
+}
+
+// out = A[j], scaled, in rows of the token of A[j].
+void replace_token_rows(OpContext& context, const LoraArgs& args) {
+  const TensorView& out = args.out[0];
+  const std::int64_t bytes = out.cols() * static_cast<std::int64_t>(size_of(args.x.dtype));
+  float* const values = context.rows.get<float>(static_cast<std::size_t>(padded(out.cols())));
+  for_each_adapted_row(
+      args, [&](const LoraSegment& segment, const LoraMatrix& matrix, std::int32_t n) {
+        const std::int32_t row = args.rows[n];
+        const auto ids = tokens_of(context, args, segment, matrix);
+        const auto found = std::ranges::lower_bound(ids, args.ids[row]);
+        if (found == ids.end() || *found != args.ids[row]) return;
+        const std::byte* const a =
+            weights_at(args.pages, segment.slot, matrix.a, (found - ids.begin()) * bytes, bytes,
+                       context.workers.front().operand);
+        widen_row(args.x.dtype, a, out.cols(), args.id_scale, values);
+        store_row({values, out.cols(), out.dtype, nullptr, out.dtype, out.row_bytes(row), false});
+      });
+}
+
+// out = x A^T, in the columns of the tokens.
+void replace_token_columns(OpContext& context, const LoraArgs& args) {
+  LoraArgs own = args;
+  own.max_rank = 0;
+  for_each_adapted_row(args, [&](const LoraSegment&, const LoraMatrix& matrix, std::int32_t) {
+    own.max_rank = std::max(own.max_rank, matrix.rank);
+  });
+  const std::int64_t in = args.x.cols();
+  const std::int64_t x_stride = padded(in);
+  const std::int64_t v_stride = padded(own.max_rank);
+  float* const x =
+      context.rows.get<float>(static_cast<std::size_t>(args.num_rows * (x_stride + v_stride)));
+  const InnerRows v{x + args.num_rows * x_stride, v_stride, v_stride};
+  for_each_adapted_row(args, [&](const LoraSegment&, const LoraMatrix&, std::int32_t n) {
+    widen_row(args.x.dtype, args.x.row_bytes(args.rows[n]), in, 1.0F, x + n * x_stride);
+  });
+  shrink(context, own, x, x_stride, v);
+  const TensorView& out = args.out[0];
+  for_each_adapted_row(args,
+                       [&](const LoraSegment& segment, const LoraMatrix& matrix, std::int32_t n) {
+                         auto* const y = reinterpret_cast<float*>(out.row_bytes(args.rows[n]));
+                         const float* value = v.at(n, 0);
+                         for (const std::int32_t id : tokens_of(context, args, segment, matrix)) {
+                           TANDEM_CHECK(id >= 0 && id < out.cols(), "id {} of {}", id, out.cols());
+                           y[id] = *value++;
+                         }
+                       });
+}
+
 }  // namespace
 
 void lora(OpContext& context, const LoraArgs& args) {
@@ -254,6 +312,10 @@ void lora(OpContext& context, const LoraArgs& args) {
   if (args.ids != nullptr && args.part == LoraPart::shrink) return shrink_ids(context, args);
   if (args.part == LoraPart::replace) {
     return args.ids != nullptr ? replace_ids(context, args) : replace(context, args);
+  }
+  if (args.part == LoraPart::tokens) {
+    return args.ids != nullptr ? replace_token_rows(context, args)
+                               : replace_token_columns(context, args);
   }
   const std::int64_t in = args.part == LoraPart::expand ? 0 : args.x.cols();
   const std::int64_t x_stride = padded(in);

@@ -25,7 +25,7 @@ std::vector<std::string> names_at(const ModuleTable& table, Site site) {
 TEST(ModuleTable, OfADecoderHasSevenModulesOfEachLayerTheEmbeddingAndTheHead) {
   const ModelSpec spec = small_model(2);
   const ModuleTable& table = spec.modules;
-  EXPECT_EQ(table.size(), 11U);
+  EXPECT_EQ(table.size(), 13U);
   EXPECT_EQ(table.num_sites(), 4U);
   const std::size_t head = table.row("lm_head");
   EXPECT_EQ(table[head].place, ModulePlace::top);
@@ -42,6 +42,14 @@ TEST(ModuleTable, OfADecoderHasSevenModulesOfEachLayerTheEmbeddingAndTheHead) {
     EXPECT_TRUE(whole.is_whole());
     EXPECT_FALSE(takes_offers(site));
     EXPECT_EQ(whole.width(spec, spec.layer(0)), spec.hidden_size);
+  }
+  for (const Site site : {Site::embedding_tokens, Site::head_tokens}) {
+    const std::size_t m = table.first_of(site);
+    EXPECT_TRUE(table[m].by_token);
+    EXPECT_FALSE(table[m].is_lora());
+    EXPECT_EQ(module_in(spec, 0, m), spec.hidden_size);
+    EXPECT_EQ(module_out(spec, 0, m), site == Site::embedding_tokens ? 1 : 0);
+    EXPECT_EQ(module_out(spec, 1, m), site == Site::head_tokens ? 1 : 0);
   }
   EXPECT_THAT(names_at(table, Site::qkv), ElementsAre("q_proj", "k_proj", "v_proj"));
   EXPECT_THAT(names_at(table, Site::o), ElementsAre("o_proj"));

@@ -1,9 +1,11 @@
 // These tests compare what adapters change at the embedding and the head with the reference: LoRA
-// of tokens, and whole weights.
+// of tokens, whole weights, and rows of some tokens.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
+#include <vector>
 
 #include "tests/gpu/ops/lora_weights.h"
 
@@ -36,6 +38,22 @@ class LoraOuter : public LoraTest {
     std::vector<std::int32_t> ids(kRows);
     for (std::int32_t& id : ids) id = static_cast<std::int32_t>(pick(0, vocab - 1));
     return ids;
+  }
+
+  // Rows of the second and the third slot for `count` tokens of `vocab` each.
+  void make_tokens(DType dtype, std::int64_t width, std::int64_t vocab, std::size_t count,
+                   std::int32_t shift) {
+    weights_ = Weights();
+    std::vector<std::int32_t> all(static_cast<std::size_t>(vocab));
+    std::iota(all.begin(), all.end(), 0);
+    std::vector<std::vector<std::int32_t>> tokens(1);
+    for (int slot = 1; slot < kSlots; ++slot) {
+      std::vector<std::int32_t>& some = tokens.emplace_back();
+      std::ranges::sample(all, std::back_inserter(some), static_cast<std::ptrdiff_t>(count),
+                          random_);
+    }
+    make_token_rows(dtype, width, tokens, weights_);
+    if (shift > 0) scatter_weights(dtype, 1, shift, weights_);
   }
 
   // Runs `args` on the twin and on the device, and compares `out`. x without data stays so.
@@ -95,6 +113,36 @@ TEST_F(LoraOuter, ReplacesTheEmbeddingOfTokens) {
       const TestTensor out = tensor(DType::f32, {kRows, 72});
       LoraArgs args;
       args.part = LoraPart::replace;
+      args.x = {nullptr, dtype, {kRows, kVocab}};
+      args.id_scale = 1.5F;
+      check(args, nullptr, out, any_ids(kVocab), nullptr, std::string(to_string(dtype)));
+    }
+  }
+}
+
+TEST_F(LoraOuter, ReplacesTheLogitsOfTokens) {
+  for (const DType dtype : kDtypes) {
+    for (const std::int32_t shift : {0, 12}) {
+      for (const std::int32_t in : {8, 67, 200}) {
+        make_tokens(dtype, in, 301, 40, shift);
+        const TestTensor x = tensor(dtype, {kRows, in});
+        const TestTensor out = tensor(DType::f32, {kRows, 301});
+        LoraArgs args;
+        args.part = LoraPart::tokens;
+        check(args, &x, out, {}, nullptr, fmt::format("{} {} {}", to_string(dtype), shift, in));
+      }
+    }
+  }
+}
+
+TEST_F(LoraOuter, ReplacesTheEmbeddingOfSomeTokens) {
+  for (const DType dtype : kDtypes) {
+    for (const std::int32_t shift : {0, 12}) {
+      constexpr std::int64_t kVocab = 30;
+      make_tokens(dtype, 67, kVocab, 15, shift);
+      const TestTensor out = tensor(DType::f32, {kRows, 67});
+      LoraArgs args;
+      args.part = LoraPart::tokens;
       args.x = {nullptr, dtype, {kRows, kVocab}};
       args.id_scale = 1.5F;
       check(args, nullptr, out, any_ids(kVocab), nullptr, std::string(to_string(dtype)));

@@ -38,6 +38,23 @@ void LoraTest::make_weights(DType dtype, std::int64_t in, const std::vector<std:
   }
 }
 
+void LoraTest::make_token_rows(DType dtype, std::int64_t width,
+                               const std::vector<std::vector<std::int32_t>>& tokens,
+                               Weights& weights) {
+  for (const std::vector<std::int32_t>& ids : tokens) {
+    const auto count = static_cast<std::int32_t>(ids.size());
+    const TestTensor& a = weights.tensors.emplace_back(tensor(dtype, {count, width}, 0.3F));
+    const std::int64_t row = token_ids_row(count, dtype);
+    TestTensor& b = weights.tensors.emplace_back(tensor(dtype, {1, row}));
+    if (count > 0) std::memcpy(b.host().data, ids.data(), ids.size() * sizeof(std::int32_t));
+    b.upload(*stream_);
+    const auto stride = static_cast<std::int32_t>(row);
+    weights.host_table.push_back({address(a.host()), address(b.host()), count, stride});
+    weights.device_table.push_back({address(a.on_device()), address(b.on_device()), count, stride});
+    weights.max_rank = std::max(weights.max_rank, 1);  // as for whole weights
+  }
+}
+
 void LoraTest::scatter_weights(DType dtype, std::size_t modules, std::int32_t shift,
                                Weights& weights) {
   const std::size_t slots = weights.host_table.size() / modules;

@@ -35,6 +35,9 @@ class LoraTest : public OpsTest {
   void make_weights(DType dtype, std::int64_t in, const std::vector<std::int64_t>& outputs,
                     const std::vector<std::vector<std::int32_t>>& ranks, Weights& weights,
                     bool biases = false);
+  // Rows of each slot's own, `width` wide, for tokens[slot], ascending (LoraPart::tokens).
+  void make_token_rows(DType dtype, std::int64_t width,
+                       const std::vector<std::vector<std::int32_t>>& tokens, Weights& weights);
   // Moves the weights from make_weights into chunks of 2^shift bytes. Unused bytes are NaN.
   void scatter_weights(DType dtype, std::size_t modules, std::int32_t shift, Weights& weights);
 };

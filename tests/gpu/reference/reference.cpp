@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numbers>
 #include <numeric>
 #include <set>
@@ -22,7 +23,16 @@ void* address(const TensorView& view, std::int64_t i, std::int64_t j, std::int64
          offset * static_cast<std::int64_t>(size_of(view.dtype));
 }
 
-// A matrix [rows, cols] that starts at `start` (see LoraPages), as float.
+// The byte at `byte`, an address or an index (see LoraPages).
+const std::byte* weight_byte(const LoraPages& pages, std::int32_t slot, std::uint64_t byte) {
+  if (pages.base == nullptr) return reinterpret_cast<const std::byte*>(byte);
+  const std::int32_t id =
+      pages.ids[slot * pages.slot_stride + static_cast<std::int64_t>(byte >> pages.shift)];
+  return pages.base + (static_cast<std::uint64_t>(id) << pages.shift) +
+         (byte & ((std::uint64_t{1} << pages.shift) - 1));
+}
+
+// A matrix [rows, cols] that starts at `start`, as float.
 std::vector<float> weights(const LoraPages& pages, DType dtype, std::int32_t slot,
                            std::uint64_t start, std::int64_t rows, std::int64_t cols,
                            std::int64_t row_stride) {
@@ -32,14 +42,11 @@ std::vector<float> weights(const LoraPages& pages, DType dtype, std::int32_t slo
   for (std::int64_t r = 0; r < rows; ++r) {
     std::uint64_t byte = start + static_cast<std::uint64_t>(r * row_stride) * size;
     for (std::uint64_t left = static_cast<std::uint64_t>(cols) * size; left > 0;) {
-      const auto* from = reinterpret_cast<const std::byte*>(byte);
+      const std::byte* const from = weight_byte(pages, slot, byte);
       std::uint64_t bytes = left;  // up to the end of the page
       if (pages.base != nullptr) {
-        const std::uint64_t within = byte & ((std::uint64_t{1} << pages.shift) - 1);
-        const std::int32_t id =
-            pages.ids[slot * pages.slot_stride + static_cast<std::int64_t>(byte >> pages.shift)];
-        from = pages.base + (static_cast<std::uint64_t>(id) << pages.shift) + within;
-        bytes = std::min(left, (std::uint64_t{1} << pages.shift) - within);
+        const std::uint64_t page = std::uint64_t{1} << pages.shift;
+        bytes = std::min(left, page - (byte & (page - 1)));
       }
       TANDEM_CHECK(bytes % size == 0, "an element lies across two pages");
       convert(dtype, from, DType::f32, to, bytes / size);
@@ -340,8 +347,39 @@ void replace(const LoraArgs& args) {
   }
 }
 
+// Puts A's rows, or their products with x, in the places of the tokens that B names.
+void replace_tokens(const LoraArgs& args) {
+  const TensorView& out = args.out[0];
+  const std::int64_t in = args.ids == nullptr ? args.x.cols() : out.cols();
+  for (std::int32_t s = 0; s < args.num_segments; ++s) {
+    const LoraSegment& segment = args.segments[s];
+    if (segment.count == 0) continue;
+    const LoraMatrix& matrix = args.table[segment.slot * args.slot_stride];
+    const auto a = weights(args.pages, args.x.dtype, segment.slot, matrix.a, matrix.rank, in, in);
+    for (std::int32_t j = 0; j < matrix.rank; ++j) {
+      const auto first = static_cast<std::uint64_t>(j) * sizeof(std::int32_t);
+      std::int32_t id = 0;
+      std::memcpy(&id, weight_byte(args.pages, segment.slot, matrix.b + first), sizeof(id));
+      for (std::int32_t n = 0; n < segment.count; ++n) {
+        const std::int64_t t = args.rows[segment.first + n];
+        float sum = 0;
+        for (std::int64_t i = 0; i < in; ++i) {
+          const float w = a[static_cast<std::size_t>(j * in + i)];
+          if (args.ids == nullptr) {
+            sum += at(args.x, t, i) * w;
+          } else if (args.ids[t] == id) {
+            put(out, args.id_scale * w, t, i);
+          }
+        }
+        if (args.ids == nullptr) put(out, sum, t, id);
+      }
+    }
+  }
+}
+
 void lora(const LoraArgs& args) {
   if (args.part == LoraPart::replace) return replace(args);
+  if (args.part == LoraPart::tokens) return replace_tokens(args);
   const std::int64_t in = args.x.cols();
   const std::int64_t width = args.part == LoraPart::whole
                                  ? 0

@@ -3,10 +3,13 @@
 //
 //   shrink by ids   v[t, r] = scale A[r, ids[t]]      one block per row; bound by latency
 //   replace by ids  y[t] = scale B[ids[t]]            one block per row; bound by latency
+//   tokens by ids   y[t] = scale A[j], id[j] = ids[t] one block per row; bound by latency: its
+//                                                     threads search the ids alike
 //   replace         y[t] = x[t] B^T                   one warp per column and eight rows of a
 //                                                     segment; bound by reading B, once for eight.
 //                                                     The grid has one size for all steps, as those
 //                                                     that are recorded hold segments without rows
+//   tokens          y[t, id[j]] = x[t] A[j]^T         the same, for rows of A
 //
 // They start after the previous kernel has ended, so that all they read is there.
 #include <algorithm>
@@ -22,6 +25,29 @@ constexpr int kRows = 8;                // that share a read of B
 constexpr int kMaxColumnBlocks = 1056;  // eight on each of an H100's multiprocessors
 constexpr int kMaxSegmentBlocks = 8;
 
+template <bool kPaged>
+__device__ int token_at(const WeightBytes<kPaged>& bytes, const LoraEntry& entry, int j) {
+  const std::uint64_t at = entry.b + static_cast<std::uint64_t>(j) * sizeof(int);
+  return *reinterpret_cast<const int*>(bytes.at(at));
+}
+
+// The number of tokens of the adapter below `id`.
+template <bool kPaged>
+__device__ int tokens_below(const WeightBytes<kPaged>& bytes, const LoraEntry& entry,
+                            std::int64_t id) {
+  int begin = 0;
+  int end = entry.rank;
+  while (begin < end) {
+    const int middle = (begin + end) / 2;
+    if (token_at(bytes, entry, middle) < id) {
+      begin = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  return begin;
+}
+
 template <typename T, typename Out, bool kPaged>
 __global__ void __launch_bounds__(kPlainThreads)
     outer_ids(const __grid_constant__ LoraParams p, const __grid_constant__ OuterParams o) {
@@ -32,7 +58,7 @@ __global__ void __launch_bounds__(kPlainThreads)
   const WeightBytes<kPaged> bytes(p, slot);
   const std::int64_t row = row_of(p, position);
   const std::int64_t id = o.ids[row];
-  if (!o.replaces) {
+  if (o.part == OuterPart::shrink) {
     const int each = ranks_of_share(entry.rank, p.num_shares);
     const int first = min(p.share * each, entry.rank);
     const int ranks = min(each, entry.rank - first);
@@ -43,6 +69,15 @@ __global__ void __launch_bounds__(kPlainThreads)
     return;
   }
   Out* const y = static_cast<Out*>(p.out[0].data) + row * p.out[0].stride;
+  if (o.part == OuterPart::tokens) {
+    const int token = tokens_below(bytes, entry, id);
+    if (token == entry.rank || token_at(bytes, entry, token) != id) return;
+    for (int c = static_cast<int>(threadIdx.x); c < p.out[0].cols; c += kPlainThreads) {
+      const std::int64_t at = std::int64_t{token} * p.out[0].cols + c;
+      y[c] = from_float<Out>(o.id_scale * weight_at<T, kPaged>(bytes, entry.a, at));
+    }
+    return;
+  }
   const int columns = min(entry.rank, static_cast<int>(p.out[0].cols));
   for (int c = static_cast<int>(threadIdx.x); c < columns; c += kPlainThreads) {
     const std::int64_t at = id * entry.b_stride + c;
@@ -50,16 +85,15 @@ __global__ void __launch_bounds__(kPlainThreads)
   }
 }
 
-// Rows of B begin at multiples of 16 bytes and are padded to them by zeros, and 16 aligned bytes
-// lie in one chunk.
+// y[t, column] = x[t] w for the rows t of the segment, where w begins at byte `begin`. Rows of B
+// begin at multiples of 16 bytes and are padded to them by zeros; those of A may do neither. 16
+// aligned bytes lie in one chunk.
 template <typename T, typename Out, bool kPaged>
 __device__ void multiply_column(const LoraParams& p, const LoraRows& segment,
-                                const LoraEntry& entry, const WeightBytes<kPaged>& bytes,
-                                int column) {
+                                const WeightBytes<kPaged>& bytes, std::uint64_t begin, int column) {
   constexpr int kVector = 16 / sizeof(T);
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const std::uint64_t begin =
-      entry.b + static_cast<std::uint64_t>(column) * entry.b_stride * sizeof(T);
+  const bool aligned = begin % 16 == 0;
   const T* const x = static_cast<const T*>(p.x);
   for (int first = 0; first < segment.count; first += kRows) {
     const int count = min(kRows, segment.count - first);
@@ -69,9 +103,18 @@ __device__ void multiply_column(const LoraParams& p, const LoraRows& segment,
       row[j] = row_of(p, segment.first + first + min(j, count - 1));
     }
     for (int i = lane * kVector; i < p.in; i += 32 * kVector) {
-      const uint4 raw = *reinterpret_cast<const uint4*>(
-          bytes.at(begin + static_cast<std::uint64_t>(i) * sizeof(T)));
-      const T* const w = reinterpret_cast<const T*>(&raw);
+      alignas(16) T w[kVector];
+      if (aligned) {
+        *reinterpret_cast<uint4*>(w) = *reinterpret_cast<const uint4*>(
+            bytes.at(begin + static_cast<std::uint64_t>(i) * sizeof(T)));
+      } else {
+#pragma unroll
+        for (int k = 0; k < kVector; ++k) {
+          const std::uint64_t at =
+              begin + static_cast<std::uint64_t>(min(i + k, p.in - 1)) * sizeof(T);
+          w[k] = *reinterpret_cast<const T*>(bytes.at(at));
+        }
+      }
 #pragma unroll
       for (int j = 0; j < kRows; ++j) {
         if (j >= count) break;
@@ -95,7 +138,7 @@ __device__ void multiply_column(const LoraParams& p, const LoraRows& segment,
 
 template <typename T, typename Out, bool kPaged>
 __global__ void __launch_bounds__(kPlainThreads)
-    outer_product(const __grid_constant__ LoraParams p) {
+    outer_product(const __grid_constant__ LoraParams p, const bool by_token) {
   const int first = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32;
   const int step = static_cast<int>(gridDim.x) * kWarps;
   for (int s = static_cast<int>(blockIdx.y); s < p.num_segments; s += static_cast<int>(gridDim.y)) {
@@ -104,8 +147,13 @@ __global__ void __launch_bounds__(kPlainThreads)
     const LoraEntry entry = entry_of(p, segment.slot, 0);
     if (entry.rank == 0) continue;
     const WeightBytes<kPaged> bytes(p, segment.slot);
-    for (int column = first; column < p.out[0].cols; column += step) {
-      multiply_column<T, Out, kPaged>(p, segment, entry, bytes, column);
+    const int count = by_token ? entry.rank : static_cast<int>(p.out[0].cols);
+    const std::int64_t row_bytes = std::int64_t{by_token ? p.in : entry.b_stride} * sizeof(T);
+    for (int i = first; i < count; i += step) {
+      const std::uint64_t begin =
+          (by_token ? entry.a : entry.b) + static_cast<std::uint64_t>(i * row_bytes);
+      const int column = by_token ? token_at(bytes, entry, i) : i;
+      multiply_column<T, Out, kPaged>(p, segment, bytes, begin, column);
     }
   }
 }
@@ -119,7 +167,8 @@ cudaError_t launch(const LoraParams& p, const OuterParams& o, cudaStream_t strea
     const auto columns = static_cast<int>((p.out[0].cols + kWarps - 1) / kWarps);
     const dim3 blocks(static_cast<unsigned>(std::min(columns, kMaxColumnBlocks)),
                       static_cast<unsigned>(std::min(p.num_segments, kMaxSegmentBlocks)));
-    outer_product<T, Out, kPaged><<<blocks, kPlainThreads, 0, stream>>>(p);
+    outer_product<T, Out, kPaged>
+        <<<blocks, kPlainThreads, 0, stream>>>(p, o.part == OuterPart::tokens);
   }
   return cudaPeekAtLastError();
 }

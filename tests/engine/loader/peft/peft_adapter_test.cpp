@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <random>
 
 #include "base/lora_rows.h"
@@ -79,6 +81,42 @@ TEST_F(PeftAdapter, PutsTheScaledBiasBehindEachRowOfB) {
           EXPECT_NEAR(got[static_cast<std::size_t>(row * m.b_stride + col)], want,
                       std::fabs(want) / 256)
               << row << " " << col;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(PeftAdapter, HoldsTheRowsOfTrainedTokensByAscendingToken) {
+  const std::vector<std::int32_t> tokens = {30, 2, 49, 31, 32, 0};
+  const std::string name =
+      "base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta";
+  for (const DType stored : {DType::f32, DType::bf16}) {
+    tensors_.clear();
+    add_matrix(name, 6, 20, stored);
+    Json config = lora({"q_proj"});
+    config["trainable_token_indices"] = tokens;
+    add_everywhere({"q_proj"});
+    write(config);
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Result<Adapter> adapter = load_as(dtype);
+      ASSERT_TRUE(adapter) << adapter.status().message();
+      EXPECT_EQ(adapter->max_rank, 4);
+      const ModuleTable& table = base().modules;
+      const AdapterMatrix& m = adapter->layers[0][table.first_of(Site::embedding_tokens)];
+      ASSERT_EQ(m.rank, 6);
+      EXPECT_EQ(adapter->layers[2][table.first_of(Site::head_tokens)].rank, 0);
+      std::vector<std::int32_t> ids(6);
+      std::memcpy(ids.data(), adapter->bytes.get() + m.b_offset, 6 * sizeof(std::int32_t));
+      EXPECT_EQ(ids, (std::vector<std::int32_t>{0, 2, 30, 31, 32, 49}));
+      std::vector<float> rows(6 * 20);
+      convert(dtype, adapter->bytes.get() + m.a_offset, DType::f32, rows.data(), rows.size());
+      const std::vector<float>& written = tensors_[name].values;
+      for (std::size_t i = 0; i < ids.size(); ++i) {
+        const auto from =
+            static_cast<std::size_t>(std::ranges::find(tokens, ids[i]) - tokens.begin());
+        for (std::size_t c = 0; c < 20; ++c) {
+          ASSERT_EQ(rows[i * 20 + c], written[from * 20 + c]) << "token " << ids[i];
         }
       }
     }

@@ -20,7 +20,6 @@ TEST_F(PeftAdapter, RefusesWhatChangesTheMaths) {
   EXPECT_THAT(message_with("peft_type", "LOHA"), HasSubstr("LOHA"));
   EXPECT_THAT(message_with("peft_type", nullptr), HasSubstr("'peft_type' is missing"));
   EXPECT_THAT(message_with("layer_replication", {{0, 2}, {1, 3}}), HasSubstr("replicated"));
-  EXPECT_THAT(message_with("trainable_token_indices", {5}), HasSubstr("trained tokens"));
   EXPECT_THAT(message_with("target_parameters", {"w"}), HasSubstr("parameters"));
   EXPECT_THAT(message_with("use_qalora", true), HasSubstr("QALoRA"));
   EXPECT_THAT(message_with("use_bdlora", {{"a", 1}}), HasSubstr("block-diagonal"));
@@ -192,6 +191,42 @@ TEST_F(PeftAdapter, RefusesWholeModulesThatAreMissingOrDoNotFit) {
   const std::string rows = fmt::format("embedding has {} rows and its head {}",
                                        base().vocab_size + 6, base().vocab_size);
   EXPECT_THAT(message_with("modules_to_save", {"lm_head"}), HasSubstr(rows));
+}
+
+TEST_F(PeftAdapter, RefusesRowsOfTokensThatAreMissingOrDoNotFit) {
+  constexpr const char* kField = "trainable_token_indices";
+  const std::string head = "base_model.model.lm_head.token_adapter.trainable_tokens_delta";
+  const std::string embedding =
+      "base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta";
+  add_everywhere({"q_proj"});
+  EXPECT_THAT(message_with(kField, {5, 6}), HasSubstr("its trainable_tokens_delta is missing"));
+  add_matrix(embedding, 2, 20);
+  EXPECT_EQ(message_with(kField, {5, 6}), "accepted");
+  EXPECT_EQ(message_with(kField, {{"embed_tokens", {0, 49}}}), "accepted");
+  EXPECT_THAT(message_with(kField, nullptr), HasSubstr("does not target"));
+  EXPECT_THAT(message_with(kField, Json::array()), HasSubstr("does not target"));
+  EXPECT_THAT(message_with(kField, {5, 6, 7}), HasSubstr("[3, 20]"));
+  EXPECT_THAT(message_with(kField, {5, 5}), HasSubstr("token 5 twice"));
+  EXPECT_THAT(message_with(kField, {5, 50}), HasSubstr("token 50, the base has tokens 0 to 49"));
+  EXPECT_THAT(message_with(kField, {5, -1}), HasSubstr("is -1"));
+  EXPECT_THAT(message_with(kField, {5, 1LL << 31}), HasSubstr("2147483648"));
+  EXPECT_THAT(message_with(kField, {5, "6"}), HasSubstr("whole number"));
+  EXPECT_THAT(message_with(kField, 5), HasSubstr("list of 1 to"));
+  EXPECT_THAT(message_with(kField, {{"q_proj", {5, 6}}}), HasSubstr("names q_proj"));
+  EXPECT_THAT(message_with(kField, {{"embed_tokens", {5, 6}}, {"model.embed_tokens", {7}}}),
+              HasSubstr("names model.embed_tokens"));
+  EXPECT_THAT(message_with(kField, {{"embed_tokens", {5, 6}}, {"lm_head", {1, 2}}}),
+              HasSubstr("lm_head is adapted"));
+  add_matrix(head, 2, 20);
+  EXPECT_EQ(message_with(kField, {{"embed_tokens", {5, 6}}, {"lm_head", {1, 2}}}), "accepted");
+  EXPECT_THAT(message_with(kField, {5, 6}), HasSubstr("for lm_head"));
+  tensors_.erase(head);
+  tensors_[embedding].values[7] = std::numeric_limits<float>::infinity();
+  EXPECT_THAT(message_with(kField, {5, 6}), HasSubstr("embed_tokens holds a NaN"));
+  tensors_[embedding].values[7] = 0;
+  Json config = lora({"q_proj", "embed_tokens"});
+  config[kField] = {5, 6};
+  EXPECT_THAT(message(config), HasSubstr("one of them"));
 }
 
 TEST_F(PeftAdapter, RefusesTensorsThatDoNotBelong) {

@@ -1,0 +1,299 @@
+#include "engine/loader/peft/peft_jobs.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/loader/adapter_layout.h"
+
+namespace tandem {
+namespace {
+
+// The parts "model.layers.0.self_attn.q_proj" and "A" of the name
+// "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight". Some tools leave out
+// "base_model.model.", and some leave the adapter's name, "default", before ".weight".
+enum class PairPart : std::uint8_t { a, b, bias, whole, tokens };
+struct TensorName {
+  std::string_view path;
+  PairPart part;
+};
+
+Result<TensorName> parse_tensor_name(std::string_view name) {
+  constexpr std::string_view kPrefix = "base_model.model.";
+  const auto holds = [name](std::string_view part) {
+    return name.find(part) != std::string_view::npos;
+  };
+  if (holds("lora_magnitude_vector")) return invalid("tensor '{}': DoRA is not supported", name);
+  std::string_view rest = name;
+  if (rest.starts_with(kPrefix)) rest.remove_prefix(kPrefix.size());
+  // Removes the ending from `rest` if it is there.
+  const auto take = [&rest](std::string_view ending) {
+    if (!rest.ends_with(ending)) return false;
+    rest.remove_suffix(ending.size());
+    return true;
+  };
+  const bool is_weight = take(".weight");
+  const bool is_bias = !is_weight && take(".bias");
+  take(".default");
+  if (is_bias) {
+    if (take(".lora_B")) return TensorName{rest, PairPart::bias};
+    return invalid(
+        "tensor '{}': biases that replace the base's ('bias': all or lora_only) are not "
+        "supported",
+        name);
+  }
+  if (take(is_weight ? ".lora_A" : ".lora_embedding_A")) return TensorName{rest, PairPart::a};
+  if (take(is_weight ? ".lora_B" : ".lora_embedding_B")) return TensorName{rest, PairPart::b};
+  if (!is_weight && take(".token_adapter.trainable_tokens_delta")) {
+    return TensorName{rest, PairPart::tokens};
+  }
+  if (is_weight) {
+    for (const std::string_view infix : {".modules_to_save", ".base_layer", ".token_adapter"}) {
+      take(infix);
+    }
+    const std::string_view module = rest.substr(rest.rfind('.') + 1);
+    if (module == "lm_head" || module == "embed_tokens") return TensorName{rest, PairPart::whole};
+  }
+  return invalid("tensor '{}' is not A or B of a LoRA module", name);
+}
+
+struct Pair {
+  const TensorInfo* a = nullptr;
+  const TensorInfo* b = nullptr;
+  const TensorInfo* bias = nullptr;
+  const TensorInfo* whole = nullptr;   // in place of the base's matrix
+  const TensorInfo* tokens = nullptr;  // rows in place of the base's
+  bool planned = false;                // its A and B are
+  bool may_be_whole = false;
+  bool has_tokens = false;
+
+  const TensorInfo*& part(PairPart which) {
+    switch (which) {
+      case PairPart::a:
+        return a;
+      case PairPart::b:
+        return b;
+      case PairPart::bias:
+        return bias;
+      case PairPart::whole:
+        return whole;
+      case PairPart::tokens:
+        return tokens;
+    }
+    TANDEM_CHECK(false, "part {}", static_cast<int>(which));
+  }
+};
+using Pairs = std::map<std::string, Pair, std::less<>>;  // key: the module's path
+
+Result<Pairs> pair_tensors(const SafetensorsHeader& header, const ModelSpec& spec) {
+  Pairs pairs;
+  for (const auto& [name, info] : header.tensors()) {
+    TANDEM_ASSIGN(const TensorName parsed, parse_tensor_name(name));
+    const std::optional<std::string> path = path_in_text_model(spec, parsed.path);
+    if (!path) continue;
+    Pair& pair = pairs[*path];
+    const TensorInfo*& slot = pair.part(parsed.part);
+    if (slot != nullptr) return invalid("tensor '{}' is there under two names", name);
+    slot = &info;
+  }
+  return pairs;
+}
+
+// `tensor`: lora_A, lora_B, lora_B.bias, trainable_tokens_delta or "the weight".
+Status check_tensor(std::string_view path, std::string_view tensor, const TensorInfo* info,
+                    const std::vector<std::int64_t>& shape) {
+  if (info == nullptr) {
+    return invalid("{} is adapted according to adapter_config.json, but its {} is missing", path,
+                   tensor);
+  }
+  if (!info->dtype || *info->dtype == DType::i32) {
+    return invalid("{} of {} is {}; it must be F32, F16 or BF16", tensor, path, to_string(*info));
+  }
+  if (info->shape != shape) {
+    return invalid("{} of {} is {}; the base and the rank in adapter_config.json ask for [{}]",
+                   tensor, path, to_string(*info), fmt::join(shape, ", "));
+  }
+  return {};
+}
+
+// True for k and v of layers that take those of an earlier layer. Older versions of transformers
+// have modules there, which they do not use; adapters on them change nothing.
+bool is_never_computed(std::string_view path, const ModelSpec& spec) {
+  for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
+    if (spec.layer(layer).attention.has_keys()) continue;
+    for (std::size_t module = 0; module < spec.modules.size(); ++module) {
+      const bool is_absent =
+          spec.modules[module].place == ModulePlace::layer && module_out(spec, layer, module) == 0;
+      if (is_absent && path == module_path(spec, layer, module)) return true;
+    }
+  }
+  return false;
+}
+
+// Explains a tensor that is not in the plan: the base lacks its module, or the module is not
+// targeted.
+Status explain_extra(std::string_view path, const ModelSpec& spec) {
+  for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
+    for (std::size_t module = 0; module < spec.modules.size(); ++module) {
+      if (module_out(spec, layer, module) == 0) continue;
+      const std::string fused = fused_module_path(spec, layer, module);
+      if (path == module_path(spec, layer, module) || (!fused.empty() && path == fused)) {
+        return invalid("there are tensors for {}, which adapter_config.json does not target", path);
+      }
+    }
+  }
+  return invalid("there are tensors for {}, which the base does not have", path);
+}
+
+// The rows of B that belong to a module: [first, first + its output) of `all`.
+struct RowsOfB {
+  std::int64_t first = 0;
+  std::int64_t all = 0;
+};
+
+RowsOfB rows_of_b(const ModelSpec& spec, const PlannedModule& planned) {
+  const auto stored = [&](std::size_t module) {
+    return output_of_module(spec, planned.layer, module).stored;
+  };
+  if (!planned.fused) return {0, stored(planned.module)};
+  RowsOfB rows;
+  const Site site = spec.modules[planned.module].site;
+  for (std::size_t m = spec.modules.first_of(site); m < spec.modules.end_of(site); ++m) {
+    if (m == planned.module) rows.first = rows.all;
+    rows.all += stored(m);
+  }
+  return rows;
+}
+
+// A whole embedding and a whole head have one vocabulary.
+Status check_one_vocabulary(const Pairs& pairs, const ModelSpec& spec) {
+  const TensorInfo* first = nullptr;
+  for (std::size_t m = 0; m < spec.modules.size(); ++m) {
+    if (!spec.modules[m].is_whole()) continue;
+    const auto it = pairs.find(module_path(spec, 0, m));
+    const TensorInfo* const info = it == pairs.end() ? nullptr : it->second.whole;
+    if (info == nullptr || info->shape.empty()) continue;
+    if (first != nullptr && info->shape[0] != first->shape[0]) {
+      return invalid("the adapter's embedding has {} rows and its head {}", first->shape[0],
+                     info->shape[0]);
+    }
+    first = info;
+  }
+  return {};
+}
+
+// The rows of a tied head are the embedding's if it has none of its own.
+Result<std::vector<TokenRow>> token_rows(const PlannedModule& planned, Pairs& pairs,
+                                         const ModelSpec& spec) {
+  const std::int64_t width = module_in(spec, planned.layer, planned.module);
+  Pair& pair = pairs[planned.path];
+  pair.has_tokens = true;
+  const TensorInfo* info = pair.tokens;
+  if (info == nullptr && !planned.tied_path.empty()) info = pairs[planned.tied_path].tokens;
+  TANDEM_TRY(check_tensor(planned.path, "trainable_tokens_delta", info, {planned.rank, width}));
+  std::vector<TokenRow> rows;
+  for (const TokenId token : planned.tokens) {
+    const auto before = static_cast<std::uint64_t>(width) * size_of(*info->dtype) * rows.size();
+    rows.push_back({token, *info->dtype, info->begin + before});
+  }
+  std::ranges::sort(rows, {}, &TokenRow::token);
+  return rows;
+}
+
+PeftJob job_of_tokens(const PlannedModule& planned, std::vector<TokenRow> tokens,
+                      const ModelSpec& spec, Adapter& adapter) {
+  PeftJob job;
+  job.layer = static_cast<std::int32_t>(planned.layer);
+  job.module = static_cast<std::uint16_t>(planned.module);
+  job.spread_in = module_in(spec, planned.layer, planned.module);
+  job.spread_out = module_out(spec, planned.layer, planned.module);
+  for (const TokenRow& row : tokens) job.a_begin = std::max(job.a_begin, row.begin);
+  job.matrix = append_matrix(adapter, spec, planned.layer, planned.module,
+                             static_cast<std::int64_t>(tokens.size()));
+  job.tokens = std::move(tokens);
+  job.end = adapter.num_bytes;
+  return job;
+}
+
+}  // namespace
+
+Result<std::vector<PeftJob>> plan_jobs(const SafetensorsHeader& header, const PeftConfig& peft,
+                                       const std::vector<PlannedModule>& plan,
+                                       const ModelSpec& spec, Adapter& adapter) {
+  TANDEM_ASSIGN(Pairs pairs, pair_tensors(header, spec));
+  TANDEM_TRY(check_one_vocabulary(pairs, spec));
+  std::vector<PeftJob> jobs;
+  for (const PlannedModule& planned : plan) {
+    if (spec.modules[planned.module].by_token) {
+      TANDEM_ASSIGN(std::vector<TokenRow> tokens, token_rows(planned, pairs, spec));
+      jobs.push_back(job_of_tokens(planned, std::move(tokens), spec, adapter));
+      continue;
+    }
+    Pair pair;
+    const bool is_whole = spec.modules[planned.module].is_whole();
+    if (const auto it = pairs.find(planned.path); it != pairs.end()) {
+      (is_whole ? it->second.may_be_whole : it->second.planned) = true;
+      pair = it->second;
+    } else if (!planned.fused && !spec.modules[planned.module].fused_path.empty()) {
+      continue;  // PEFT passes over the part of a fused module, which its model does not have
+    }
+    const RowsOfB rows = rows_of_b(spec, planned);
+    const ModuleSide in = input_of_module(spec, planned.layer, planned.module);
+    const bool biased = peft.lora_bias && !is_whole;
+    if (is_whole) {
+      if (pair.whole == nullptr && !planned.saved) continue;
+      TANDEM_TRY(check_tensor(planned.path, "the weight", pair.whole, {rows.all, planned.rank}));
+      pair.a = pair.b = pair.whole;  // A has no columns
+    } else {
+      TANDEM_TRY(check_tensor(planned.path, "lora_A", pair.a, {planned.rank, in.stored}));
+      TANDEM_TRY(check_tensor(planned.path, "lora_B", pair.b, {rows.all, planned.rank}));
+      if (biased) TANDEM_TRY(check_tensor(planned.path, "lora_B.bias", pair.bias, {rows.all}));
+      if (!peft.lora_bias && pair.bias != nullptr) {
+        return invalid("lora_B of {} has a bias, and 'lora_bias' of adapter_config.json is off",
+                       planned.path);
+      }
+    }
+    const AdapterMatrix& matrix =
+        append_matrix(adapter, spec, planned.layer, planned.module, planned.rank, biased);
+    jobs.push_back(
+        {.layer = static_cast<std::int32_t>(planned.layer),
+         .module = static_cast<std::uint16_t>(planned.module),
+         .a_type = *pair.a->dtype,
+         .b_type = *pair.b->dtype,
+         .bias_type = biased ? *pair.bias->dtype : DType::f32,
+         .scale = static_cast<float>(planned.scale),
+         .in = in,
+         .out = output_of_module(spec, planned.layer, planned.module),
+         .spread_in = module_in(spec, planned.layer, planned.module),
+         .spread_out = module_out(spec, planned.layer, planned.module),
+         .a_begin = pair.a->begin,
+         .b_begin = pair.b->begin +
+                    static_cast<std::uint64_t>(rows.first * planned.rank) * size_of(*pair.b->dtype),
+         .bias_begin = biased ? pair.bias->begin + static_cast<std::uint64_t>(rows.first) *
+                                                       size_of(*pair.bias->dtype)
+                              : 0,
+         .tokens = {},
+         .end = adapter.num_bytes,
+         .matrix = matrix});
+  }
+  if (jobs.empty()) return invalid("the adapter adapts no module of the base");
+  for (const auto& [path, pair] : pairs) {
+    const bool is_lora = pair.a != nullptr || pair.b != nullptr || pair.bias != nullptr;
+    if ((pair.whole != nullptr && !pair.may_be_whole) ||
+        (pair.tokens != nullptr && !pair.has_tokens)) {
+      return explain_extra(path, spec);
+    }
+    if (is_lora && !pair.planned && !is_never_computed(path, spec)) {
+      return explain_extra(path, spec);
+    }
+  }
+  return jobs;
+}
+
+}  // namespace tandem
