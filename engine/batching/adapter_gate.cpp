@@ -123,6 +123,7 @@ bool AdapterGate::has_turn(const ServedAdapter& adapter) const {
 Status AdapterGate::check_fits(const Sequence& sequence, std::int32_t kept_pages) const {
   const ServedAdapter& adapter = *sequence.context().adapter;
   const GenerationRequest& request = sequence.context().request;
+  TANDEM_TRY(device_->room().check_size(adapter));
   const std::int32_t adapter_pages =
       device_->holds().is_kept(adapter) ? 0 : device_->room().pages_of(adapter);
   const std::int32_t kv_pages =
@@ -143,6 +144,7 @@ Status AdapterGate::check_fits(const Sequence& sequence, std::int32_t kept_pages
 }
 
 Status AdapterGate::check_keep(const ServedAdapter& adapter, std::int64_t max_model_len) const {
+  TANDEM_TRY(device_->room().check_size(adapter));
   const std::int64_t pages = device_->room().pages_of(adapter);
   const std::int64_t left = pool_->shape().num_pages - device_->holds().kept_pages();
   if (pages + pool_->shape().pages_for(max_model_len) > left) {

@@ -10,8 +10,11 @@ void __tsan_init() __attribute__((weak));  // NOLINT
 
 namespace tandem {
 
+inline bool thread_sanitized() {
+  return __tsan_init != nullptr;
+}
 inline bool sanitized() {
-  return __asan_init != nullptr || __tsan_init != nullptr;
+  return __asan_init != nullptr || thread_sanitized();
 }
 
 }  // namespace tandem

@@ -29,6 +29,12 @@ std::int64_t most_chunks(const ModelSpec& spec, DType dtype, std::int32_t max_ra
 
 }  // namespace
 
+std::int64_t most_chunks_of_row(std::int32_t num_slots) {
+  constexpr std::int64_t kTableBytes = std::int64_t{256} << 20;
+  const std::int64_t row = kTableBytes / std::max(num_slots, 1);
+  return row / static_cast<std::int64_t>(sizeof(ChunkId));
+}
+
 std::size_t AdapterSlots::matrices_bytes() const {
   return static_cast<std::size_t>(num_layers_ * num_modules_) * sizeof(LoraMatrix);
 }
@@ -45,7 +51,8 @@ Result<AdapterSlots> AdapterSlots::create(const TierDevice& on, const ModelSpec&
   AdapterSlots slots;
   slots.num_layers_ = spec.num_layers();
   slots.num_modules_ = static_cast<std::int64_t>(spec.modules.size());
-  slots.max_chunks_ = std::min(max_chunks, most_chunks(spec, dtype, max_rank, layout));
+  slots.max_chunks_ = std::min(
+      {max_chunks, most_chunks(spec, dtype, max_rank, layout), most_chunks_of_row(num_slots)});
   if (num_slots == 0) return slots;
   constexpr std::string_view kPurpose = "the adapter tables (lower max_device_adapters)";
   const auto count = static_cast<std::size_t>(num_slots);

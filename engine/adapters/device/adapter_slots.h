@@ -29,10 +29,15 @@ struct TierDevice {
   const KvCache* memory = nullptr;
 };
 
+// The chunks of an adapter's row, if there are so many rows: all take at most 256 MiB. Few adapters
+// are larger, with a high rank or whole modules of a large model.
+std::int64_t most_chunks_of_row(std::int32_t num_slots);
+
 class AdapterSlots {
  public:
   // Rows for `num_slots` adapters of up to `max_rank` of a model, one of whose shards has the shape
-  // `spec`, in at most `max_chunks` chunks. The device and its memory outlive the slots.
+  // `spec`, in at most `max_chunks` and most_chunks_of_row() chunks. The device and its memory
+  // outlive the slots.
   static Result<AdapterSlots> create(const TierDevice& device, const ModelSpec& spec, DType dtype,
                                      std::int32_t max_rank, std::int32_t num_slots,
                                      std::int64_t max_chunks);

@@ -4,6 +4,8 @@
 #include <functional>
 
 #include "base/check.h"
+#include "base/limits/bytes_text.h"
+#include "engine/adapters/device/adapter_slots.h"
 
 namespace tandem {
 
@@ -15,6 +17,17 @@ DeviceRoom::DeviceRoom(DeviceTable& table, const DeviceHolds& holds, const KvCac
 
 DeviceRoom::~DeviceRoom() {
   pool_->remove(*this);
+}
+
+Status DeviceRoom::check_size(const ServedAdapter& adapter) const {
+  const std::int64_t most = most_chunks_of_row(num_slots());
+  if (memory_->layout().chunks_for(adapter.device_bytes()) <= most) return {};
+  return error(
+      StatusCode::resource_exhausted,
+      "adapter '{}' has {}, with {} places for adapters on the device one may have {}: "
+      "lower max_device_adapters",
+      adapter.name(), bytes_text(static_cast<double>(adapter.device_bytes())), num_slots(),
+      bytes_text(static_cast<double>(most) * static_cast<double>(memory_->layout().chunk_bytes())));
 }
 
 std::optional<ChunkTable> DeviceRoom::make(std::uint64_t bytes) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/status.h"
 #include "engine/adapters/device/device_holds.h"
 #include "engine/adapters/device/device_table.h"
 #include "engine/memory/kv_cache.h"
@@ -29,6 +30,8 @@ class DeviceRoom final : public Reclaimable {
 
   std::int32_t pages_of(const ServedAdapter& adapter) const { return table_->pages_of(adapter); }
   std::int32_t num_slots() const { return table_->num_slots(); }
+  // An error if the adapter has more chunks than a row of the table (most_chunks_of_row).
+  Status check_size(const ServedAdapter& adapter) const;
 
   // The adapters on the device that are not kept, least recently used first.
   std::vector<AdapterLease> candidates() const;

@@ -17,18 +17,19 @@
 namespace tandem {
 namespace {
 
-constexpr std::int32_t kAdapters = 20;
-constexpr std::int32_t kRank = 32;
-constexpr std::int64_t kPrefix = 8192;
-constexpr std::int32_t kEnd = 32;  // tokens behind the prefix; they begin with the invocation
-constexpr double kBar = 1.0 / 20;
+constexpr std::int32_t kActivated = 20;
+constexpr std::int32_t kActivatedRank = 32;
+constexpr std::int64_t kBasePrefix = 8192;
+constexpr std::int32_t kPromptEnd = 32;  // tokens behind the prefix; they begin with the invocation
+constexpr double kActivatedBar = 1.0 / 20;
 const std::vector<TokenId> kInvocation = {11, 12, 13, 14};
 
 std::vector<DummyAdapter> adapters_of(const std::string& kind,
                                       const std::vector<TokenId>& invocation) {
   std::vector<DummyAdapter> adapters;
-  for (std::int32_t i = 0; i < kAdapters; ++i) {
-    adapters.push_back({fmt::format("{}-{}", kind, i), kRank, qkv_modules(), {}, invocation});
+  for (std::int32_t i = 0; i < kActivated; ++i) {
+    adapters.push_back(
+        {fmt::format("{}-{}", kind, i), kActivatedRank, qkv_modules(), {}, invocation});
   }
   return adapters;
 }
@@ -56,13 +57,13 @@ Result<double> first_token(ServingBench& bench, const std::string& adapter,
 
 Status measure_activated(const EngineSettings& settings, BenchReport& report) {
   EngineSettings with = settings;
-  with.options.max_lora_rank = kRank;
-  with.options.max_device_adapters = 2 * kAdapters;
+  with.options.max_lora_rank = kActivatedRank;
+  with.options.max_device_adapters = 2 * kActivated;
   with.cpu_workers = 0;  // all adapters are resident
   TANDEM_ASSIGN(const auto bench, ServingBench::start(with));
   const std::int64_t vocab = bench->setup().spec.vocab_size;
   const std::int64_t prefix =
-      std::min<std::int64_t>(kPrefix, bench->setup().spec.max_position_embeddings / 2);
+      std::min<std::int64_t>(kBasePrefix, bench->setup().spec.max_position_embeddings / 2);
   std::vector<DummyAdapter> adapters = adapters_of("activated", kInvocation);
   for (DummyAdapter& plain : adapters_of("plain", {})) adapters.push_back(std::move(plain));
   TANDEM_TRY(bench->add_adapters(adapters));
@@ -75,7 +76,7 @@ Status measure_activated(const EngineSettings& settings, BenchReport& report) {
   };
   log::info("loading {} adapters", adapters.size());
   for (const DummyAdapter& adapter : adapters) {
-    TANDEM_TRY(first_token(*bench, adapter.name, tokens(kEnd)).status());
+    TANDEM_TRY(first_token(*bench, adapter.name, tokens(kPromptEnd)).status());
   }
   const std::vector<TokenId> shared = tokens(prefix);
   TANDEM_TRY(first_token(*bench, "", shared).status());
@@ -83,10 +84,11 @@ Status measure_activated(const EngineSettings& settings, BenchReport& report) {
       fmt::format("first token, activated, {} tokens of the base cached", prefix), "ms", {}};
   Samples plain{fmt::format("first token, plain, the same {} tokens", prefix), "ms", {}};
   std::uint64_t found = 0;
-  for (std::int32_t i = 0; i < kAdapters; ++i) {
+  for (std::int32_t i = 0; i < kActivated; ++i) {
     std::vector<TokenId> prompt = shared;
     prompt.insert(prompt.end(), kInvocation.begin(), kInvocation.end());
-    const std::vector<TokenId> end = tokens(kEnd - static_cast<std::int64_t>(kInvocation.size()));
+    const std::vector<TokenId> end =
+        tokens(kPromptEnd - static_cast<std::int64_t>(kInvocation.size()));
     prompt.insert(prompt.end(), end.begin(), end.end());
     const std::uint64_t before = bench->engine().stats().prefix_hits;
     TANDEM_ASSIGN(const double one, first_token(*bench, fmt::format("activated-{}", i), prompt));
@@ -98,12 +100,12 @@ Status measure_activated(const EngineSettings& settings, BenchReport& report) {
   report.add(activated);
   report.add(plain);
   report.fact("tokens that an activated adapter found in the prefix cache",
-              fmt::format("{} of {}", found / kAdapters, prefix));
+              fmt::format("{} of {}", found / kActivated, prefix));
   report.add({"A3",
               fmt::format("activated LoRA over {} tokens of the base, over plain: median "
                           "first token",
                           prefix),
-              activated.median() / plain.median(), "", Must::be_at_most, kBar});
+              activated.median() / plain.median(), "", Must::be_at_most, kActivatedBar});
   return {};
 }
 

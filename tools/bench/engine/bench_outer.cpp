@@ -18,10 +18,10 @@
 namespace tandem {
 namespace {
 
-constexpr std::int32_t kBatch = 32;
-constexpr std::int32_t kContext = 512;
-constexpr std::int32_t kRank = 64;
-constexpr int kWarmUp = 3;
+constexpr std::int32_t kOuterBatch = 32;
+constexpr std::int32_t kOuterContext = 512;
+constexpr std::int32_t kOuterRank = 64;
+constexpr int kOuterWarmUp = 3;
 constexpr double kMostOverBytes = 0.05;  // A1, beyond what the bytes allow
 constexpr double kLeastOfCopy = 0.70;    // A2
 enum Set { kNone = ExecutorBench::kNoAdapters, kInside, kOutside, kHeads };
@@ -29,9 +29,9 @@ enum Set { kNone = ExecutorBench::kNoAdapters, kInside, kOutside, kHeads };
 std::vector<AdapterSet> adapter_sets() {
   std::vector<std::string_view> outside = all_modules();
   outside.insert(outside.end(), {"embed_tokens", "lm_head"});
-  return {{"rank 64 all7", kRank, all_modules(), kBatch},
-          {"rank 64 all7, embedding and head", kRank, outside, kBatch},
-          {"whole heads", 1, {}, kBatch, {Site::whole_head}}};
+  return {{"rank 64 all7", kOuterRank, all_modules(), kOuterBatch},
+          {"rank 64 all7, embedding and head", kOuterRank, outside, kOuterBatch},
+          {"whole heads", 1, {}, kOuterBatch, {Site::whole_head}}};
 }
 
 }  // namespace
@@ -41,8 +41,8 @@ Status measure_outer_modules(const EngineSettings& settings, const ModelSpec& sp
   TANDEM_ASSIGN(const double before, measure_cuda_copy_speed(first_gpu(settings)));
   TANDEM_ASSIGN(const auto device, make_device(settings));
   ExecutorBenchOptions options;
-  options.batch = kBatch;
-  options.context = kContext;
+  options.batch = kOuterBatch;
+  options.context = kOuterContext;
   options.prefill_tokens = 1;
   options.straight = true;
   options.sets = adapter_sets();
@@ -63,11 +63,11 @@ Status measure_outer_modules(const EngineSettings& settings, const ModelSpec& sp
   for (std::size_t i = 0; i < kSets.size(); ++i) {
     const std::string what =
         kSets[i] == kNone ? "no adapters" : options.sets[static_cast<std::size_t>(kSets[i])].name;
-    samples[i] = {fmt::format("decode step, batch {}, {}", kBatch, what), "ms", {}};
+    samples[i] = {fmt::format("decode step, batch {}, {}", kOuterBatch, what), "ms", {}};
   }
-  for (int round = -kWarmUp; round < rounds; ++round) {
+  for (int round = -kOuterWarmUp; round < rounds; ++round) {
     for (std::size_t i = 0; i < kSets.size(); ++i) {
-      TANDEM_ASSIGN(const double seconds, bench->decode(kBatch, kSets[i]));
+      TANDEM_ASSIGN(const double seconds, bench->decode(kOuterBatch, kSets[i]));
       if (round >= 0) samples[i].values.push_back(seconds * 1e3);
     }
   }
@@ -75,16 +75,16 @@ Status measure_outer_modules(const EngineSettings& settings, const ModelSpec& sp
   const auto& [none, inside, outside, heads] = samples;
 
   // Of an embedding's A, a step reads one column for each row.
-  const double unread =
-      static_cast<double>(kBatch) * kRank * static_cast<double>(spec.vocab_size * size_of(dtype));
-  const double bytes =
-      (bench->decode_bytes(kBatch, kOutside) - unread) / bench->decode_bytes(kBatch, kInside);
+  const double unread = static_cast<double>(kOuterBatch) * kOuterRank *
+                        static_cast<double>(spec.vocab_size * size_of(dtype));
+  const double bytes = (bench->decode_bytes(kOuterBatch, kOutside) - unread) /
+                       bench->decode_bytes(kOuterBatch, kInside);
   report.add({"A1",
               fmt::format("32 distinct rank-64 adapters with embedding and head, over without; by "
                           "bytes {:.3f}",
                           bytes),
               outside.median() / inside.median(), "", Must::be_at_most, bytes + kMostOverBytes});
-  const double head_bytes = static_cast<double>(kBatch) *
+  const double head_bytes = static_cast<double>(kOuterBatch) *
                             static_cast<double>(spec.vocab_size * spec.hidden_size) *
                             static_cast<double>(size_of(dtype));
   report.add({"A2", "32 whole heads at batch 32: bytes/s over copy speed",

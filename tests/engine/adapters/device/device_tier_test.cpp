@@ -92,6 +92,26 @@ TEST_F(DeviceTierTest, EvictsTheLeastRecentlyUsedThatNobodyRuns) {
   tier_->holds().leave(*lease(0));
 }
 
+TEST_F(DeviceTierTest, HasNoRoomForAnAdapterOfMoreChunksThanARow) {
+  constexpr std::int32_t kSlots = 1 << 16;
+  const auto store =
+      AdapterStore::create(*device_, config_, DType::f32, {8, 2048, 64 << 20}).value();
+  const std::vector<std::string_view> all = {"q_proj",  "k_proj",    "v_proj",   "o_proj",
+                                             "up_proj", "gate_proj", "down_proj"};
+  Adapter large = make_dummy_adapter(config_, DType::f32, 2048, all, 1);
+  ASSERT_GT(layout_.chunks_for(large.num_bytes), most_chunks_of_row(kSlots));
+  ASSERT_TRUE(store->add("large", std::move(large), false, false).ok());
+  PagePool pool(pages_, kPageTokens, layout_.chunks_per_page);
+  DeviceTable table(kSlots, layout_, pool);
+  const DeviceHolds holds(table, pool);
+  const DeviceRoom room(table, holds, memory_, pool);
+  EXPECT_TRUE(room.check_size(*lease(0)).ok());
+  const Status refused = room.check_size(*store->find("large"));
+  EXPECT_EQ(refused.code(), StatusCode::resource_exhausted);
+  EXPECT_NE(refused.message().find("lower max_device_adapters"), std::string::npos)
+      << refused.message();
+}
+
 TEST_F(DeviceTierTest, LoadsIntoFreeChunksWhileAStepRuns) {
   std::promise<void> end;
   enqueue_step(end);
