@@ -100,6 +100,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     return;
   }
+  if (id >= p.in) return;
   const int columns = min(entry.rank, static_cast<int>(p.out[0].cols));
   for (int c = static_cast<int>(threadIdx.x); c < columns; c += kThreads) {
     const std::int64_t at = id * entry.b_stride + c;
