@@ -33,7 +33,7 @@ struct EmbedArgs {
   const std::int32_t* ids;  // [T], each in [0, vocab)
   TensorView out;           // [T, H], f32 or compute dtype
   std::int32_t first_id = 0;
-  std::int32_t vocab = 0;  // 0: the table holds the whole vocabulary
+  std::int32_t vocab = 0;  // 0: the table's; ids beyond its rows become zeros, too
   float scale = 1;         // other than 1 only if `out` is f32
 };
 
@@ -309,7 +309,8 @@ constexpr std::int32_t lora_share(std::int32_t rank, std::int32_t num_shares) {
 //
 // With `ids`, x is not in memory, and one module of an embedding's tokens is computed:
 //   shrink   row t of x is id_scale times the unit vector of ids[t], one of x.cols()
-//   replace  out[0][t] = id_scale B[ids[t]], B [x.cols(), rank]; `out` has `rank` columns
+//   replace  out[0][t] = id_scale B[ids[t]], B [x.cols(), rank]; `out` has `rank` columns. Rows of
+//            ids that B does not have keep what they hold
 //   tokens   out[0][t] = id_scale A[j] where id[j] = ids[t], A [rank, out[0].cols()]
 struct LoraArgs : LoraModules {
   TensorView x;              // [T, in], compute dtype; for `expand` only the dtype matters
@@ -329,7 +330,7 @@ struct LoraArgs : LoraModules {
   std::int32_t num_shares = 1;
   std::int32_t share = 0;             // for shrink: the index of this share
   std::int32_t first_column = 0;      // for expand: the row of B that belongs to column 0 of out[m]
-  const std::int32_t* ids = nullptr;  // [T], each in [0, x.cols())
+  const std::int32_t* ids = nullptr;  // [T], each in [0, x.cols()); may be more unless shrinking
   float id_scale = 1;
 };
 

@@ -64,6 +64,9 @@ Result<std::unique_ptr<AdapterStore>> AdapterStore::create(Device& device, const
   store->spec_ = spec;
   store->dtype_ = dtype;
   store->options_ = options;
+  if (options.tokenizer != nullptr) {
+    store->tokenizers_ = std::make_unique<AdapterTokenizers>(*options.tokenizer);
+  }
   TANDEM_ASSIGN(store->host_,
                 HostTier::create(device, options.host_tier_bytes, options.host_tier_nodes));
   store->reader_ = std::thread([raw = store.get()] { raw->read_loop(); });
@@ -100,8 +103,31 @@ Status AdapterStore::load(const std::string& name, const std::string& path, bool
     return invalid("its folder holds other weights than it should (digest {}, not {})",
                    adapter->digest, digest);
   }
+  TANDEM_ASSIGN(std::shared_ptr<const Tokenizer> tokenizer, read_tokenizer(name, *adapter));
   warn_of_other_base(name, *adapter);
-  return publish(name, *std::move(adapter), true, in_place, pinned, prepare);
+  return publish(name, *std::move(adapter), std::move(tokenizer), true, in_place, pinned, prepare);
+}
+
+// A tokenizer that cannot be read matters if the adapter has tokens that the base does not have.
+// Otherwise the base's serves.
+Result<std::shared_ptr<const Tokenizer>> AdapterStore::read_tokenizer(const std::string& name,
+                                                                      const Adapter& adapter) {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  if (tokenizers_ == nullptr) return tokenizer;
+  const Result<std::string> text =
+      read_beside_weights(adapter.path, kTokenizerName, options_.links);
+  if (!text && text.status().code() == StatusCode::not_found) return tokenizer;
+  auto found = text ? tokenizers_->find(*text) : text.status();
+  if (!found && adapter.vocab_size > 0) return found.status().with_context(kTokenizerName);
+  if (!found) {
+    log::warning("adapter '{}': its tokenizer cannot be read, and the base's is used: {}", name,
+                 found.status().message());
+    return tokenizer;
+  }
+  TANDEM_TRY(tokenizers_->check(found->get(),
+                                std::max(adapter.vocab_size, std::int64_t{spec_.vocab_size})));
+  if (*found != nullptr) log::info("adapter '{}' has a tokenizer of its own", name);
+  return found;
 }
 
 // Only warns, as people rename folders. An adapter that does not fit the base's shape is refused
@@ -131,13 +157,19 @@ Status AdapterStore::add(const std::string& name, Adapter adapter, bool in_place
   TANDEM_ASSIGN(const AdapterBytes bytes, take_when_free(*host_, adapter.num_bytes, &turn));
   std::memcpy(bytes.get(), adapter.bytes.get(), adapter.num_bytes);
   adapter.bytes = bytes;
-  return publish(name, std::move(adapter), false, in_place, pinned, prepare);
+  return publish(name, std::move(adapter), nullptr, false, in_place, pinned, prepare);
 }
 
 Status AdapterStore::check(const std::string& name, const Adapter& adapter) const {
   if (adapter.max_rank > options_.max_rank) {
     return invalid("adapter '{}' has rank {}, this server takes up to {} (max_lora_rank)", name,
                    adapter.max_rank, options_.max_rank);
+  }
+  if (adapter.vocab_size > spec_.vocab_size + options_.max_added_tokens) {
+    return invalid(
+        "adapter '{}' has a vocabulary of {}, {} more than the base's; this server takes up to {} "
+        "more (max_added_tokens)",
+        name, adapter.vocab_size, adapter.vocab_size - spec_.vocab_size, options_.max_added_tokens);
   }
   const std::lock_guard lock(names_mutex_);
   if (!names_.contains(name) && names_.size() >= static_cast<std::size_t>(options_.max_adapters)) {
@@ -149,12 +181,14 @@ Status AdapterStore::check(const std::string& name, const Adapter& adapter) cons
   return {};
 }
 
-Status AdapterStore::publish(const std::string& name, Adapter adapter, bool reloadable,
+Status AdapterStore::publish(const std::string& name, Adapter adapter,
+                             std::shared_ptr<const Tokenizer> tokenizer, bool reloadable,
                              bool in_place, bool pinned, const Prepare& prepare) {
   TANDEM_TRY(check(name, adapter));
   const AdapterLease holder = find(name);
   const bool same = holder != nullptr && holder->contents().digest == adapter.digest;
-  if (same && holder->pinned() == pinned && !holder->home().is_arriving()) {
+  if (same && holder->tokenizer() == tokenizer && holder->pinned() == pinned &&
+      !holder->home().is_arriving()) {
     if (reloadable) holder->home().set_folder({adapter.path, adapter.source});
     return {};
   }
@@ -165,8 +199,8 @@ Status AdapterStore::publish(const std::string& name, Adapter adapter, bool relo
                  name);
   }
   Adapter part = device_layout(adapter, spec_, options_.num_devices);
-  const auto served = std::make_shared<ServedAdapter>(name, std::move(adapter), std::move(part),
-                                                      pinned, reloadable, host_);
+  const auto served = std::make_shared<ServedAdapter>(
+      name, std::move(adapter), std::move(part), pinned, reloadable, host_, std::move(tokenizer));
   if (prepare) {
     if (Status prepared = prepare(served); !prepared) {
       served->retire();

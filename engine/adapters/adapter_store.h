@@ -23,6 +23,7 @@
 #include "base/file/file.h"
 #include "base/status.h"
 #include "cpu_lora/topology/plan/reader_plan.h"
+#include "engine/adapters/adapter_tokenizers.h"
 #include "engine/adapters/cold_start_log.h"
 #include "engine/adapters/host_tier.h"
 #include "engine/adapters/served_adapter.h"
@@ -37,6 +38,7 @@ namespace tandem {
 struct AdapterStoreOptions {
   std::int32_t max_adapters = 4096;  // names in use at once
   std::int32_t max_rank = 2048;
+  std::int32_t max_added_tokens = 0;  // beyond the base's vocabulary
   std::size_t host_tier_bytes = std::size_t{64} << 20;
   std::int64_t (*now_ns)() = unix_now_ns;    // gives the age of files (FileIdentity::vouches)
   std::vector<int> host_tier_nodes = {-1};   // as in HostTier::create
@@ -45,6 +47,7 @@ struct AdapterStoreOptions {
   std::vector<std::string> base_names = {};  // names of the base model in adapters; empty: unknown
   ColdStartLog* cold_starts = nullptr;       // records readings; outlives the store
   ReaderPlan readers = {};                   // the threads that read adapters again
+  const Tokenizer* tokenizer = nullptr;  // the base's; outlives the store. Null: adapters have it
 };
 
 class AdapterStore {
@@ -108,8 +111,11 @@ class AdapterStore {
   bool show(const AdapterLease& adapter);
   void hide(const AdapterLease& adapter);  // undoes show() if the name is still this adapter's
   std::uint32_t next_generation();
-  Status publish(const std::string& name, Adapter adapter, bool reloadable, bool in_place,
+  Status publish(const std::string& name, Adapter adapter,
+                 std::shared_ptr<const Tokenizer> tokenizer, bool reloadable, bool in_place,
                  bool pinned, const Prepare& prepare);
+  Result<std::shared_ptr<const Tokenizer>> read_tokenizer(const std::string& name,
+                                                          const Adapter& adapter);
   Status check(const std::string& name, const Adapter& adapter) const;
   std::size_t with_words(std::size_t num_bytes) const;
   void warn_of_other_base(const std::string& name, const Adapter& adapter);
@@ -126,6 +132,7 @@ class AdapterStore {
   AdapterStoreOptions options_;
   std::shared_ptr<HostTier> host_;
   std::function<void()> news_;
+  std::unique_ptr<AdapterTokenizers> tokenizers_;  // null: without the base's
   std::mutex load_mutex_;           // one load at a time, from its memory to its name
   mutable std::mutex names_mutex_;  // guards names_
   std::map<std::string, AdapterLease> names_;

@@ -16,19 +16,24 @@
 
 namespace tandem {
 
+class Tokenizer;
+
 // Thread-safe.
 class ServedAdapter {
  public:
   // `contents` has bytes in the host tier. `part`: device_layout() of it. `reloadable`: its folder
-  // can restore the bytes.
+  // can restore the bytes. `tokenizer`: null for the base's.
   ServedAdapter(std::string name, Adapter contents, Adapter part, bool pinned, bool reloadable,
-                std::shared_ptr<HostTier> host);
+                std::shared_ptr<HostTier> host,
+                std::shared_ptr<const Tokenizer> tokenizer = nullptr);
 
   const std::string& name() const { return name_; }
   const Adapter& contents() const { return contents_; }  // without its bytes
   std::uint64_t bytes() const { return contents_.num_bytes; }
   const Adapter& part() const { return part_; }  // the layout on each device
   std::uint64_t device_bytes() const { return part_.num_bytes; }
+  // Null: the base's.
+  const std::shared_ptr<const Tokenizer>& tokenizer() const { return tokenizer_; }
   bool pinned() const { return pinned_; }
   std::int64_t loaded_unix() const { return loaded_unix_; }
   Residency residency() const { return home_.state().now(); }
@@ -54,6 +59,7 @@ class ServedAdapter {
   AdapterHome home_;
   const Adapter contents_;
   const Adapter part_;
+  const std::shared_ptr<const Tokenizer> tokenizer_;
   std::atomic<bool> retired_{false};
 };
 using AdapterLease = std::shared_ptr<ServedAdapter>;

@@ -68,7 +68,7 @@ ExecutorOptions executor_options(const EngineOptions& options, const KvGroups& g
   const std::int32_t samples = max_logit_rows(options.max_num_seqs);
   ExecutorOptions result;
   result.model = {options.max_num_batched_tokens, samples, options.max_model_len,
-                  options.max_lora_rank};
+                  options.max_lora_rank, options.max_added_tokens};
   result.step = {options.max_num_batched_tokens,
                  options.max_num_seqs,
                  samples,
@@ -91,11 +91,13 @@ ExecutorOptions executor_options(const EngineOptions& options, const KvGroups& g
 }
 
 AdapterStoreOptions store_options(const EngineOptions& options, std::int32_t num_devices,
-                                  ColdStartLog* cold_starts) {
+                                  const Tokenizer& tokenizer, ColdStartLog* cold_starts) {
   AdapterStoreOptions result;
+  result.tokenizer = &tokenizer;
   result.num_devices = num_devices;
   result.max_adapters = options.max_adapters;
   result.max_rank = options.max_lora_rank;
+  result.max_added_tokens = options.max_added_tokens;
   result.host_tier_bytes = options.host_tier_bytes;
   result.links = options.adapter_links;
   result.base_names = options.base_names;
@@ -125,6 +127,12 @@ RecordedSettings recorded_settings(const EngineOptions& options, const KvGroups&
   settings.page_tokens = options.page_tokens;
   settings.max_graph_batch = std::min(options.max_graph_batch, options.max_num_seqs);
   return settings;
+}
+
+// The tokens of a request with this adapter. Null: the base's.
+std::int64_t vocabulary_of(const AdapterLease& adapter, const ModelSpec& config) {
+  const std::int64_t own = adapter == nullptr ? 0 : adapter->contents().vocab_size;
+  return own > 0 ? own : config.vocab_size;
 }
 
 EngineStats first_stats(const EngineOptions& options) {
@@ -179,9 +187,10 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& wanted, cons
         pool.longest_with(pool.num_pages), options.max_model_len);
   }
   std::unique_ptr<Engine> engine(new Engine(options, pool, tokenizer, clock));
-  TANDEM_ASSIGN(engine->adapters_,
-                AdapterStore::create(device, config, dtype,
-                                     store_options(options, num_devices, &engine->cold_starts_)));
+  TANDEM_ASSIGN(
+      engine->adapters_,
+      AdapterStore::create(device, config, dtype,
+                           store_options(options, num_devices, tokenizer, &engine->cold_starts_)));
   ConstraintOptions constraints;
   constraints.cache_bytes = options.grammar_cache_bytes;
   constraints.program = options.constraint_program;
@@ -240,12 +249,6 @@ Engine::~Engine() {
 }
 
 Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
-  TANDEM_TRY(check_request(request, model().spec().vocab_size, options_.max_model_len,
-                           options_.max_queue));
-  TANDEM_TRY(resolve_constraint(request));
-  if (!model().spec().writes_text && request.pooling == Pooling::none) {
-    return invalid("the base model has no head and writes no text; it serves /v1/embeddings");
-  }
   auto context = std::make_shared<RequestContext>();
   bool is_cold = false;
   if (!request.adapter.empty()) {
@@ -253,6 +256,17 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
     if (context->adapter == nullptr) {
       return error(StatusCode::not_found, "adapter '{}' is not loaded", request.adapter);
     }
+  }
+  const ModelSpec& config = model().spec();
+  const std::int64_t vocab_size = vocabulary_of(context->adapter, config);
+  TANDEM_TRY(check_request(request, vocab_size, options_.max_model_len, options_.max_queue));
+  if (context->adapter != nullptr) TANDEM_TRY(check_constraint(request, *context->adapter));
+  TANDEM_TRY(resolve_constraint(request));
+  if (!config.writes_text && request.pooling == Pooling::none) {
+    return invalid("the base model has no head and writes no text; it serves /v1/embeddings");
+  }
+  if (context->adapter != nullptr) {
+    context->tokenizer = context->adapter->tokenizer();
     const std::optional<std::int64_t> from =
         find_invocation(context->adapter->contents().invocation, request.prompt);
     if (!from) context->adapter = nullptr;  // the base model answers, whatever the name
@@ -267,14 +281,16 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
   const std::int64_t room =
       options_.max_model_len - static_cast<std::int64_t>(request.prompt.size());
   request.max_tokens = static_cast<std::int32_t>(std::min<std::int64_t>(request.max_tokens, room));
-  const ModelSpec& config = model().spec();
-  TANDEM_TRY(check_before(request, config.vocab_size));
-  const auto vocab_size = static_cast<std::int32_t>(config.vocab_size);
+  TANDEM_TRY(check_before(request, vocab_size));
   std::shared_ptr<const TokenRules> rules;
-  if (request.max_tokens > 0) rules = TokenRules::of(request, vocab_size, config.eos_token_ids);
+  if (request.max_tokens > 0) {
+    rules = TokenRules::of(request, static_cast<std::int32_t>(vocab_size), config.eos_token_ids);
+  }
   // Earlier output is processed on this thread, where no other request waits for it.
-  TANDEM_ASSIGN(Continuations continuations,
-                make_continuations(request, *tokenizer_, config.eos_token_ids, rules, vocab_size));
+  TANDEM_ASSIGN(
+      Continuations continuations,
+      make_continuations(request, context->tokenizer == nullptr ? *tokenizer_ : *context->tokenizer,
+                         config.eos_token_ids, rules, vocab_size));
   context->lead = -1;
   std::int32_t num_open = 0;
   for (std::int32_t i = 0; i < request.n; ++i) {
@@ -308,6 +324,19 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
 
 void Engine::compile(const TextConstraint& constraint, ConstraintDone done) {
   constraints_->compile(constraint, std::move(done));
+}
+
+// Constraints are compiled for the base's tokens.
+Status Engine::check_constraint(const GenerationRequest& request,
+                                const ServedAdapter& adapter) const {
+  const Tokenizer* const own = adapter.tokenizer().get();
+  const bool constrained =
+      request.constraint.kind != TextConstraint::Kind::none || request.compiled != nullptr;
+  if (!constrained || own == nullptr || keeps_tokens(*own, *tokenizer_)) return {};
+  return invalid(
+      "the constraint of the text: adapter '{}' has other tokens than the base, for which "
+      "constraints are compiled",
+      adapter.name());
 }
 
 Status Engine::resolve_constraint(GenerationRequest& request) {
@@ -348,6 +377,11 @@ Status Engine::unload_adapter(const std::string& name) {
 
 bool Engine::has_adapter(const std::string& name) const {
   return adapters_->find(name) != nullptr;
+}
+
+std::shared_ptr<const Tokenizer> Engine::adapter_tokenizer(const std::string& name) const {
+  const AdapterLease adapter = adapters_->find(name);
+  return adapter == nullptr ? nullptr : adapter->tokenizer();
 }
 
 std::vector<AdapterInfo> Engine::adapters() const {

@@ -73,6 +73,7 @@ class Engine final : public GenerationService {
   AdapterFolder adapter_folder(const std::string& name) const override {
     return adapters_->folder_of(name);
   }
+  std::shared_ptr<const Tokenizer> adapter_tokenizer(const std::string& name) const override;
   Result<AdapterFile> open_adapter_file(const std::string& digest,
                                         std::string_view file) const override {
     return adapters_->open_file(digest, file);
@@ -100,6 +101,7 @@ class Engine final : public GenerationService {
   const PoolShape& pool_shape() const { return pool_.shape(); }
 
  private:
+  Status check_constraint(const GenerationRequest& request, const ServedAdapter& adapter) const;
   Status resolve_constraint(GenerationRequest& request);
   Engine(const EngineOptions& options, const PoolShape& pool, const Tokenizer& tokenizer,
          const Clock& clock);

@@ -250,8 +250,8 @@ void EngineLoop::enqueue(const std::vector<ScheduledSequence>& scheduled) {
 void EngineLoop::give_masks() {
   const std::span<std::uint32_t> masks = executor_->masks();
   if (masks.empty()) return;
-  fill_masks(planned_[(num_enqueued_ - 1) % planned_.size()],
-             mask_words(executor_->model().spec().vocab_size), masks, mask_thread_);
+  fill_masks(planned_[(num_enqueued_ - 1) % planned_.size()], std::ssize(masks) / plan_.num_masks,
+             masks, mask_thread_);
   if (recording_ != nullptr) recording_->add_masks(masks);
   executor_->sample();
 }

@@ -33,6 +33,7 @@ struct EngineOptions {
   // On the device at once, if there are pages for them.
   std::int32_t max_device_adapters = 1024;
   std::int32_t max_lora_rank = 2048;
+  std::int32_t max_added_tokens = 256;  // that an adapter may have beyond the base's vocabulary
   // Shared memory for adapters, an equal share on the node of each of the handoff's groups.
   std::size_t host_tier_bytes = std::size_t{64} << 20;
   LinkRule adapter_links = {};               // for adapters' folders

@@ -78,7 +78,9 @@ std::shared_ptr<const TokenRules> TokenRules::of(const GenerationRequest& reques
 class TokenFilter::Matcher {
  public:
   explicit Matcher(std::shared_ptr<const CompiledConstraint> constraint)
-      : constraint_(std::move(constraint)), matcher_(constraint_->grammar()) {}
+      : constraint_(std::move(constraint)),
+        vocab_size_(constraint_->grammar().GetTokenizerInfo().GetVocabSize()),
+        matcher_(constraint_->grammar()) {}
 
   // invalid_argument: the constraint does not allow `output`.
   Status go_to(std::span<const TokenId> output) {
@@ -89,7 +91,7 @@ class TokenFilter::Matcher {
       accepted_.erase(mine, accepted_.end());
     }
     for (const TokenId token : output.subspan(accepted_.size())) {
-      if (matcher_.IsTerminated() || !matcher_.AcceptToken(token)) {
+      if (matcher_.IsTerminated() || token >= vocab_size_ || !matcher_.AcceptToken(token)) {
         return error(StatusCode::internal, "the constraint does not allow token {} after {} tokens",
                      token, accepted_.size());
       }
@@ -101,7 +103,8 @@ class TokenFilter::Matcher {
   // Returns false if the end token has been accepted, and nothing may follow.
   bool fill(std::span<std::uint32_t> mask) {
     if (matcher_.IsTerminated()) return false;
-    std::int64_t words[] = {static_cast<std::int64_t>(mask.size())};
+    std::int64_t words[] = {tandem::mask_words(vocab_size_)};
+    std::ranges::fill(mask.subspan(static_cast<std::size_t>(words[0])), 0U);
     DLTensor tensor{};
     tensor.data = mask.data();
     tensor.device = {kDLCPU, 0};
@@ -109,6 +112,10 @@ class TokenFilter::Matcher {
     tensor.dtype = xgrammar::GetBitmaskDLType();
     tensor.shape = words;
     (void)matcher_.FillNextTokenBitmask(&tensor);
+    if (vocab_size_ % 32 != 0) {
+      mask[static_cast<std::size_t>(words[0]) - 1] &=
+          (1U << (static_cast<std::uint32_t>(vocab_size_) % 32)) - 1;
+    }
     return true;
   }
 
@@ -117,6 +124,7 @@ class TokenFilter::Matcher {
 
  private:
   std::shared_ptr<const CompiledConstraint> constraint_;
+  std::int32_t vocab_size_;  // for which it was compiled
   xgrammar::GrammarMatcher matcher_;
   std::vector<TokenId> accepted_;
 };
@@ -126,6 +134,10 @@ TokenFilter::TokenFilter(std::shared_ptr<const TokenRules> rules) : rules_(std::
 }
 
 TokenFilter::~TokenFilter() = default;
+
+std::size_t TokenFilter::mask_words() const {
+  return static_cast<std::size_t>(tandem::mask_words(rules_->vocab_size_));
+}
 
 void TokenFilter::abandon() {
   abandoned_ = true;
@@ -138,8 +150,7 @@ Status TokenFilter::too_costly() {
 
 Result<TokenFilter::Outlook> TokenFilter::next(std::span<const TokenId> output, bool hold_end,
                                                std::span<std::uint32_t> mask) {
-  TANDEM_CHECK(static_cast<std::int64_t>(mask.size()) == mask_words(rules_->vocab_size_),
-               "{} words", mask.size());
+  TANDEM_CHECK(mask.size() == mask_words(), "{} words", mask.size());
   if (matcher_ != nullptr) {
     const double begin_s = thread_cpu_s();
     try {
@@ -151,9 +162,6 @@ Result<TokenFilter::Outlook> TokenFilter::next(std::span<const TokenId> output, 
     if (thread_cpu_s() - begin_s > kLongestMaskS) {
       matcher_->constraint().condemn();
       return too_costly();
-    }
-    if (rules_->vocab_size_ % 32 != 0) {
-      mask.back() &= (1U << (static_cast<std::uint32_t>(rules_->vocab_size_) % 32)) - 1;
     }
   } else {
     allow_all(mask, rules_->vocab_size_);

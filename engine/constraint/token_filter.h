@@ -6,6 +6,7 @@
 // not reset it with their sequence. A preempted sequence keeps its tokens and its filter.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -23,8 +24,9 @@ class CompiledConstraint;
 // The rules that the continuations of a request share. Immutable.
 class TokenRules {
  public:
-  // Requires token ids in `sampling` below `vocab_size`. `end_tokens` are those that the constraint
-  // was compiled with.
+  // Requires token ids in `sampling` below `vocab_size`, which may be more than the constraint was
+  // compiled for: it never allows the tokens beyond. `end_tokens` are those that it was compiled
+  // with.
   TokenRules(const SamplingParams& sampling, std::shared_ptr<const CompiledConstraint> constraint,
              std::int32_t vocab_size, std::vector<TokenId> end_tokens);
 
@@ -72,6 +74,7 @@ class TokenFilter {
   // With a constraint, an end token ends the text, whatever the request's options about end tokens
   // are.
   bool has_constraint() const { return rules_->has_constraint(); }
+  std::size_t mask_words() const;  // of next()
 
  private:
   class Matcher;

@@ -78,10 +78,10 @@ class Executor {
   // outside). Every slot in it must hold its adapter, or be loading it (tier()), until the step has
   // been waited for.
   void enqueue(const StepPlan& plan);
-  // [StepPlan::num_masks, mask_words(vocab)], to be overwritten; pinned. Of the step enqueued last,
-  // if it is enqueued but for its sampling, which waits for masks; otherwise empty. They must be
-  // given before the next enqueue() and before the step's wait(). If the step before it fails, it
-  // is waited for without masks.
+  // [StepPlan::num_masks, mask_words(Model::logit_columns)], to be overwritten; pinned. Of the step
+  // enqueued last, if it is enqueued but for its sampling, which waits for masks; otherwise empty.
+  // They must be given before the next enqueue() and before the step's wait(). If the step before
+  // it fails, it is waited for without masks.
   std::span<std::uint32_t> masks() { return lead().masks(); }
   // Enqueues the sampling with the content of masks(), which must not be empty.
   void sample();

@@ -56,8 +56,9 @@ Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& option
   const std::size_t bytes =
       static_cast<std::size_t>(options.limits.max_samples) * sizeof(SampledToken);
   TANDEM_ASSIGN(pipeline->sampled_, device.allocate(bytes, "sampled tokens"));
-  const auto mask_bytes = static_cast<std::size_t>(options.limits.max_sequences *
-                                                   mask_words(model.spec().vocab_size) * 4);
+  const auto mask_bytes = static_cast<std::size_t>(
+      options.limits.max_sequences *
+      mask_words(model.spec().vocab_size + model.limits().max_added_tokens) * 4);
   TANDEM_ASSIGN(pipeline->masks_, device.allocate_pinned(mask_bytes, "masks of tokens"));
   TANDEM_ASSIGN(pipeline->device_masks_, device.allocate(mask_bytes, "masks of tokens"));
   if (handoff != nullptr)
@@ -173,7 +174,7 @@ bool StepPipeline::launch(const StepPlan& plan) {
 
 std::span<std::uint32_t> StepPipeline::masks() {
   if (!open_) return {};
-  const std::int64_t words = mask_words(model_->spec().vocab_size);
+  const std::int64_t words = mask_words(model_->logit_columns(open_->input));
   return {reinterpret_cast<std::uint32_t*>(masks_.data()),
           static_cast<std::size_t>(open_->num_masks * words)};
 }

@@ -67,8 +67,11 @@ struct Adapter {
   std::string base_model;  // as in adapter_config.json, for display only
   DType dtype = DType::bf16;
   std::int32_t max_rank = 0;
-  bool has_bias = false;      // at least one matrix has
-  SiteRanks site_ranks = {};  // the maximum over all layers
+  // Tokens of the adapter's own vocabulary, if it is larger than the base's. Its embedding and its
+  // head have rows by token for those beyond the base's.
+  std::int64_t vocab_size = 0;  // 0: the base's
+  bool has_bias = false;        // at least one matrix has
+  SiteRanks site_ranks = {};    // the maximum over all layers
   // An activated LoRA acts from the start of the last occurrence of these tokens in the prompt on,
   // and on no token of a prompt without one. Empty: it acts on all tokens.
   std::vector<TokenId> invocation;

@@ -62,8 +62,12 @@ Result<std::unique_ptr<Model>> Model::load(const ModelSpec& spec, const WeightSo
   TANDEM_TRY(check_shards(spec, shard.size));
   TANDEM_TRY(check_head_dim(spec, device));
   std::unique_ptr<Model> model(new Model());
-  model->part_ = {shape_of_shard(spec, shard.size), dtype, shard,
-                  shard.is_whole() ? nullptr : communicator, vocab_of_shard(spec, shard)};
+  model->part_ = {shape_of_shard(spec, shard.size),
+                  dtype,
+                  shard,
+                  shard.is_whole() ? nullptr : communicator,
+                  vocab_of_shard(spec, shard),
+                  limits.max_added_tokens};
   model->limits_ = limits;
   TANDEM_TRY(model->make_workspace(spec, device));
   TANDEM_TRY(model->make_rotary_tables(device));
@@ -112,7 +116,16 @@ Status Model::make_rotary_tables(Device& device) {
 }
 
 TensorView Model::logits(std::int32_t num_samples) const {
-  return work_.logits.slice_rows(0, num_samples);
+  return logits(num_samples, part_.spec.vocab_size);
+}
+
+TensorView Model::logits(std::int32_t rows, std::int64_t columns) const {
+  return {work_.logits.data, DType::f32, {rows, columns}};
+}
+
+std::int64_t Model::logit_columns(const StepInput& input) const {
+  const bool may_have_more = input.num_segments > 0 && input.adapted.has(Site::head_tokens);
+  return part_.spec.vocab_size + (may_have_more ? limits_.max_added_tokens : 0);
 }
 
 void Model::forward(Stream& stream, const StepInput& input, const KvCache& cache,
@@ -137,6 +150,7 @@ LayerStep Model::cut(Stream& stream, const StepInput& input, const KvCache& cach
                  work_.cut(input.num_rows),
                  part_.is_whole() ? SharedSpace() : shared_.cut(input.num_rows),
                  handoff};
+  step.work.logits = logits(limits_.max_samples, logit_columns(input));
   if (handoff != nullptr) {
     step.job = handoff->job;
     step.job.rows = input.lora_rows;
@@ -329,7 +343,7 @@ Status Model::tune(Stream& stream) {
   }
   const Weight& head = weights_.head();
   if (!head.is_dense()) return {};
-  const TensorView& y = whole ? work_.logits : shared_.logits;
+  const TensorView y = whole ? logits(limits_.max_samples) : shared_.logits;
   const TensorView x = rows_like(head.data, y.rows());
   const GemmArgs like{x, head, {}, y.slice_rows(0, x.rows())};
   return stream.tune_gemm({&like, 1});
@@ -367,8 +381,8 @@ void Model::plan_attention(Stream& stream, const StepInput& input, const KvCache
 void Model::sample(Stream& stream, const StepInput& input, SampledToken* out,
                    const std::uint32_t* masks) {
   if (input.num_samples == 0) return;
-  stream.sample(
-      {logits(input.num_samples), input.samples, input.history, input.biases, out, masks});
+  stream.sample({logits(input.num_samples, logit_columns(input)), input.samples, input.history,
+                 input.biases, out, masks});
 }
 
 }  // namespace tandem

@@ -66,11 +66,16 @@ class Model {
   void sample(Stream& stream, const StepInput& input, SampledToken* out,
               const std::uint32_t* masks = nullptr);
 
-  // [num_samples, vocab] f32 of the last forward(), in device memory; sample() overwrites it.
+  // [num_samples, vocab] f32 of the last forward(), in device memory; sample() overwrites it. Of a
+  // step whose columns are the base's alone (logit_columns).
   TensorView logits(std::int32_t num_samples) const;
   // [num_samples, hidden] of the last forward(), in device memory: the sampled rows after the last
   // norm, whole on every rank. The next forward() overwrites it.
   TensorView states(std::int32_t num_samples) const;
+  // The columns of the step's logits: the vocabulary and, if adapters of the step may have more
+  // tokens than the base, as many as they may have. Those that a row's adapter does not have are
+  // NaN, which is never drawn.
+  std::int64_t logit_columns(const StepInput& input) const;
 
   // The part of the model on this device: for a shard, its heads and columns.
   const ModelSpec& spec() const { return part_.spec; }
@@ -84,6 +89,7 @@ class Model {
   Model() = default;
   Status make_workspace(const ModelSpec& whole, Device& device);
   Status make_rotary_tables(Device& device);
+  TensorView logits(std::int32_t rows, std::int64_t columns) const;
   LayerStep cut(Stream& stream, const StepInput& input, const KvCache& cache,
                 const AdapterTable& adapters, const StepHandoff* handoff) const;
   Layer layer(std::int64_t index) const {

@@ -56,6 +56,8 @@ struct AdapterFile {
   FileIdentity identity;  // if it differs after reading, another file was read
 };
 
+class Tokenizer;
+
 // The other files in an adapter's folder.
 struct AdapterFolder {
   // Identifies one loading of the adapter; it is another after the adapter was loaded again.
@@ -150,6 +152,10 @@ class GenerationService {
   virtual EngineStats stats() const = 0;
   virtual bool has_adapter(const std::string& name) const = 0;
   virtual AdapterFolder adapter_folder(const std::string& /*name*/) const { return {}; }
+  // The tokenizer of requests with this adapter; null: the base's.
+  virtual std::shared_ptr<const Tokenizer> adapter_tokenizer(const std::string& /*name*/) const {
+    return nullptr;
+  }
   // Opens a file of the adapter with this digest (AdapterInfo::digest). not_found: there is no such
   // adapter or file, or the file has changed since the adapter was read from it.
   virtual Result<AdapterFile> open_adapter_file(const std::string& digest,

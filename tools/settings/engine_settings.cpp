@@ -107,6 +107,9 @@ void add_adapter_settings(SettingsTable& table, EngineSettings& s, bool offered)
       "its part; cpu_assist: CPU workers compute the adapter until it is loaded; planned: the "
       "fastest way for each layer, by the costs of this machine");
   add(s.options.max_lora_rank, "max_lora_rank", "largest rank of an adapter").range(1, 2048);
+  add(s.options.max_added_tokens, "max_added_tokens",
+      "tokens that an adapter may have beyond the base's vocabulary")
+      .range(0, 1 << 18);
   add(by_name(s.options.lora_sharding, kLoraShardings), "lora_sharding",
       "how devices share the adapters' A of q, k, v, gate and up in decode steps with "
       "tensor_parallel. replicated: each computes all of it; gathered: each computes a share of "

@@ -62,7 +62,8 @@ Result<PoolShape> choose_pool(const EngineSettings& settings, const ModelSpec& s
   };
   const ModelLimits limits{settings.options.max_num_batched_tokens,
                            max_logit_rows(settings.options.max_num_seqs), max_model_len,
-                           std::min(settings.options.max_lora_rank, device.info().max_lora_rank)};
+                           std::min(settings.options.max_lora_rank, device.info().max_lora_rank),
+                           settings.options.max_added_tokens};
   const bool gpu = device.info().is_cuda;
   // Host devices share one memory, so each gets its part.
   const auto memory =

@@ -39,7 +39,7 @@ void fill_masks(std::span<const PlannedEntry> entries, std::int64_t words,
     tasks.push_back({.filter = sequence.filter,
                      .output = output_before(sequence, entry.next_token),
                      .hold_end = request.ignore_eos || length < request.min_tokens,
-                     .mask = std::vector<std::uint32_t>(static_cast<std::size_t>(words))});
+                     .mask = std::vector<std::uint32_t>(sequence.filter->mask_words())});
   }
   thread.compute(tasks);
   auto task = tasks.begin();
@@ -52,7 +52,10 @@ void fill_masks(std::span<const PlannedEntry> entries, std::int64_t words,
     if (task != tasks.end() && task->filter == sequence.filter) {
       sequence.results.find_ending(ending_of(task->outlook, entry.next_token));
       is_masked = sequence.results.ending().at < 0;
-      if (is_masked) std::copy(task->mask.begin(), task->mask.end(), mask.begin());
+      if (is_masked) {
+        const auto rest = std::ranges::copy(task->mask, mask.begin()).out;
+        std::fill(rest, mask.end(), 0U);
+      }
       ++task;
     } else if (!entry.is_stale()) {  // an earlier step gave up its mask
       sequence.results.find_ending(ending_of(TokenFilter::too_costly(), entry.next_token));

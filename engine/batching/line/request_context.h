@@ -17,7 +17,8 @@ namespace tandem {
 // Only the engine thread writes it after submit.
 struct RequestContext {
   GenerationRequest request;
-  AdapterLease adapter;               // null: base model
+  AdapterLease adapter;                        // null: base model
+  std::shared_ptr<const Tokenizer> tokenizer;  // the adapter's own; null: the base's
   std::int64_t adapter_from = 0;      // the first token that the adapter acts on; of the prompt
   std::uint64_t readings_before = 0;  // readings of its folder that had ended (AdapterHome)
   std::shared_ptr<GenerationState> state;

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
@@ -188,22 +189,95 @@ Status check_one_vocabulary(const Pairs& pairs, const ModelSpec& spec) {
   return {};
 }
 
-// The rows of a tied head are the embedding's if it has none of its own.
-Result<std::vector<TokenRow>> token_rows(const PlannedModule& planned, Pairs& pairs,
-                                         const ModelSpec& spec) {
-  const std::int64_t width = module_in(spec, planned.layer, planned.module);
-  Pair& pair = pairs[planned.path];
-  pair.has_tokens = true;
-  const TensorInfo* info = pair.tokens;
-  if (info == nullptr && !planned.tied_path.empty()) info = pairs[planned.tied_path].tokens;
-  TANDEM_TRY(check_tensor(planned.path, "trainable_tokens_delta", info, {planned.rank, width}));
-  std::vector<TokenRow> rows;
-  for (const TokenId token : planned.tokens) {
-    const auto before = static_cast<std::uint64_t>(width) * size_of(*info->dtype) * rows.size();
-    rows.push_back({token, *info->dtype, info->begin + before});
+// The number of tokens of the adapter's own vocabulary: as many as its whole matrices have rows, or
+// as its trained tokens ask for.
+Result<std::int64_t> own_vocabulary(const std::vector<PlannedModule>& plan, const Pairs& pairs,
+                                    const ModelSpec& spec) {
+  std::int64_t whole = 0;
+  TokenId last = -1;
+  std::size_t added = 0;
+  for (const PlannedModule& planned : plan) {
+    const auto pair = pairs.find(planned.path);
+    if (spec.modules[planned.module].is_whole() && pair != pairs.end() &&
+        pair->second.whole != nullptr && !pair->second.whole->shape.empty()) {
+      whole = pair->second.whole->shape[0];
+    }
+    if (planned.tokens.empty()) continue;
+    last = std::max(last, *std::ranges::max_element(planned.tokens));
+    added =
+        std::max(added, static_cast<std::size_t>(std::ranges::count_if(
+                            planned.tokens, [&](TokenId id) { return id >= spec.vocab_size; })));
   }
-  std::ranges::sort(rows, {}, &TokenRow::token);
-  return rows;
+  const std::int64_t vocab = std::max(whole, spec.vocab_size);
+  if (last < vocab) return vocab;
+  if (whole > spec.vocab_size) {
+    return invalid("'trainable_token_indices' holds token {}, the adapter has tokens 0 to {}", last,
+                   whole - 1);
+  }
+  if (last - spec.vocab_size + 1 == static_cast<std::int64_t>(added)) return std::int64_t{last} + 1;
+  return invalid(
+      "'trainable_token_indices' holds token {}, the base has tokens 0 to {}: nothing defines the "
+      "rows between them",
+      last, spec.vocab_size - 1);
+}
+
+// The rows of a whole matrix beyond the base's vocabulary `vocab`, and the trained ones over them.
+// Those of a tied head are the embedding's if it has none of its own.
+Result<std::vector<TokenRow>> token_rows(const PlannedModule& planned, Pairs& pairs,
+                                         std::int64_t width, std::int64_t vocab, std::int64_t own) {
+  std::map<TokenId, TokenRow> rows;
+  const auto add = [&](TokenId token, const TensorInfo& info, std::int64_t row) {
+    const std::uint64_t bytes = static_cast<std::uint64_t>(width) * size_of(*info.dtype);
+    rows[token] = {token, *info.dtype, info.begin + static_cast<std::uint64_t>(row) * bytes};
+  };
+  const auto pair = pairs.find(planned.path);
+  const TensorInfo* trained = nullptr;
+  if (pair != pairs.end()) {
+    if (const TensorInfo* const whole = pair->second.whole; whole != nullptr) {
+      for (std::int64_t id = vocab; id < own; ++id) add(static_cast<TokenId>(id), *whole, id);
+    }
+    trained = pair->second.tokens;
+  }
+  if (!planned.tokens.empty()) {
+    if (pair != pairs.end()) pair->second.has_tokens = true;
+    if (trained == nullptr && !planned.tied_path.empty()) {
+      if (const auto tied = pairs.find(planned.tied_path); tied != pairs.end()) {
+        trained = tied->second.tokens;
+      }
+    }
+    TANDEM_TRY(
+        check_tensor(planned.path, "trainable_tokens_delta", trained, {planned.rank, width}));
+    std::int64_t row = 0;
+    for (const TokenId token : planned.tokens) add(token, *trained, row++);
+  }
+  const auto beyond = std::distance(rows.lower_bound(static_cast<TokenId>(vocab)), rows.end());
+  if (beyond != own - vocab) {
+    return invalid("{} has no rows for some of the tokens {} to {}, which the base does not have",
+                   planned.path, vocab, own - 1);
+  }
+  if (static_cast<std::int64_t>(rows.size()) > vocab) {
+    return invalid("{} has rows for {} tokens; as many as the base's vocabulary are supported, {}",
+                   planned.path, rows.size(), vocab);
+  }
+  std::vector<TokenRow> sorted;
+  for (const auto& [token, row] : rows) sorted.push_back(row);
+  return sorted;
+}
+
+// Things that have no meaning yet with tokens that the base does not have.
+Status check_own_vocabulary(const PeftConfig& peft, const ModelSpec& spec, std::int64_t own) {
+  if (own == spec.vocab_size) return {};
+  if (!peft.invocation.empty()) {
+    return invalid("an activated LoRA ('alora_invocation_tokens') has the base's vocabulary, {}",
+                   spec.vocab_size);
+  }
+  if (spec.layer_input_size() > 0) {
+    return invalid("the base has inputs by layer for its own {} tokens, and the adapter has {}",
+                   spec.vocab_size, own);
+  }
+  if (own - spec.vocab_size <= static_cast<std::int64_t>(kMaxTrainedTokens)) return {};
+  return invalid("the adapter has {} tokens, the base {}: at most {} more are supported", own,
+                 spec.vocab_size, kMaxTrainedTokens);
 }
 
 PeftJob job_of_tokens(const PlannedModule& planned, std::vector<TokenRow> tokens,
@@ -228,10 +302,16 @@ Result<std::vector<PeftJob>> plan_jobs(const SafetensorsHeader& header, const Pe
                                        const ModelSpec& spec, Adapter& adapter) {
   TANDEM_ASSIGN(Pairs pairs, pair_tensors(header, spec));
   TANDEM_TRY(check_one_vocabulary(pairs, spec));
+  TANDEM_ASSIGN(const std::int64_t own, own_vocabulary(plan, pairs, spec));
+  TANDEM_TRY(check_own_vocabulary(peft, spec, own));
+  if (own > spec.vocab_size) adapter.vocab_size = own;
   std::vector<PeftJob> jobs;
   for (const PlannedModule& planned : plan) {
     if (spec.modules[planned.module].by_token) {
-      TANDEM_ASSIGN(std::vector<TokenRow> tokens, token_rows(planned, pairs, spec));
+      const std::int64_t width = module_in(spec, planned.layer, planned.module);
+      TANDEM_ASSIGN(std::vector<TokenRow> tokens,
+                    token_rows(planned, pairs, width, spec.vocab_size, own));
+      if (tokens.empty()) continue;
       jobs.push_back(job_of_tokens(planned, std::move(tokens), spec, adapter));
       continue;
     }
@@ -248,7 +328,7 @@ Result<std::vector<PeftJob>> plan_jobs(const SafetensorsHeader& header, const Pe
     const bool biased = peft.lora_bias && !is_whole;
     if (is_whole) {
       if (pair.whole == nullptr && !planned.saved) continue;
-      TANDEM_TRY(check_tensor(planned.path, "the weight", pair.whole, {rows.all, planned.rank}));
+      TANDEM_TRY(check_tensor(planned.path, "the weight", pair.whole, {own, planned.rank}));
       pair.a = pair.b = pair.whole;  // A has no columns
     } else {
       TANDEM_TRY(check_tensor(planned.path, "lora_A", pair.a, {planned.rank, in.stored}));

@@ -149,23 +149,18 @@ Status check_tokens(const PeftConfig& peft, const ModelSpec& spec) {
     for (std::size_t m = 0; m < spec.modules.size(); ++m) {
       is_there = is_there || (spec.modules[m].by_token && tokens_of(peft, spec, m) == &tokens);
     }
-    if (!is_there) {
-      return invalid(
-          "'trainable_token_indices' names {}: rows of tokens are supported for the embedding and "
-          "the head, once for each",
-          tokens.module.substr(0, 100));
-    }
-    const TokenId last = *std::ranges::max_element(tokens.ids);
-    if (last < spec.vocab_size) continue;
-    return invalid("'trainable_token_indices' holds token {}, the base has tokens 0 to {}", last,
-                   spec.vocab_size - 1);
+    if (is_there) continue;
+    return invalid(
+        "'trainable_token_indices' names {}: rows of tokens are supported for the embedding and "
+        "the head, once for each",
+        tokens.module.substr(0, 100));
   }
   return {};
 }
 
 // The rows by token of a module, with the same of the module that a tied head is tied to.
-std::optional<PlannedModule> plan_tokens(const PeftConfig& peft, const ModelSpec& spec,
-                                         std::int64_t layer, std::size_t module) {
+PlannedModule plan_tokens(const PeftConfig& peft, const ModelSpec& spec, std::int64_t layer,
+                          std::size_t module) {
   PlannedModule planned{layer, module, module_path(spec, layer, module), false, 0, 1};
   const TrainedTokens* tokens = tokens_of(peft, spec, module);
   if (spec.modules[module].site == Site::head_tokens && spec.tie_word_embeddings) {
@@ -176,7 +171,7 @@ std::optional<PlannedModule> plan_tokens(const PeftConfig& peft, const ModelSpec
       planned.tied_path = module_path(spec, 0, embedding);
     }
   }
-  if (tokens == nullptr) return std::nullopt;
+  if (tokens == nullptr) return planned;
   planned.tokens = tokens->ids;
   planned.rank = static_cast<std::int64_t>(tokens->ids.size());
   return planned;
@@ -312,9 +307,7 @@ Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const Mo
         continue;
       }
       if (spec.modules[module].by_token) {
-        if (auto planned = plan_tokens(peft, spec, layer, module)) {
-          plan.push_back(*std::move(planned));
-        }
+        plan.push_back(plan_tokens(peft, spec, layer, module));
         continue;
       }
       TANDEM_ASSIGN(Target target, find_target(peft, patterns, spec, layer, module));

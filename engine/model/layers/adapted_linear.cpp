@@ -229,7 +229,8 @@ void adapt_head(LayerStep& step, const TensorView& x, const TensorView& logits) 
     LoraArgs args = args_at(step, step.part.spec.num_layers() - 1, site);
     args.x = x;
     args.num_modules = 1;
-    args.out[0] = logits;
+    args.out[0] =
+        site == Site::head_tokens ? logits : logits.slice_cols(0, step.part.spec.vocab_size);
     args.rows = input.sampled_lora_rows;
     args.num_rows = input.num_sampled_lora_rows;
     args.segments = input.sampled_segments;

@@ -34,12 +34,12 @@ bool has_deltas(const LayerStep& step, std::int64_t layer, Site site);
 // True if an adapter of the step may have a module at this site, which lies outside of the layers.
 bool adapts(const LayerStep& step, Site site);
 
-// Replaces the residual's rows, which hold the base's embedding, by those of whole embeddings, and
-// adds the deltas. `scale`: multiplies an embedding.
+// Replaces the residual's rows, which hold the base's embedding, by those of whole embeddings and
+// those by token, and adds the deltas. `scale`: multiplies an embedding.
 void adapt_embedding(LayerStep& step, float scale);
 
-// Replaces `logits`, [num_logits, vocab] f32, by those of whole heads, and adds the deltas. x: the
-// normed rows that have logits.
+// Replaces `logits`, [num_logits, vocab or more] f32, by those of whole heads and of rows by token,
+// and adds the deltas. x: the normed rows that have logits.
 void adapt_head(LayerStep& step, const TensorView& x, const TensorView& logits);
 
 }  // namespace tandem

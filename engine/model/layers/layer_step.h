@@ -22,6 +22,7 @@ struct ModelPart {
   Shard shard;
   Communicator* communicator = nullptr;  // null: the whole model is on this device
   VocabRange vocab;                      // the rows of embedding and head on this device
+  std::int32_t max_added_tokens = 0;     // as in ModelLimits
 
   bool is_whole() const { return communicator == nullptr; }
   float norm_eps() const { return static_cast<float>(spec.rms_norm_eps); }

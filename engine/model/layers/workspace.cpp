@@ -88,7 +88,8 @@ Workspace lay_out_workspace(const ModelSpec& shape, Shard shard, DType dtype,
     work.angles = {cutter.take(DType::f32, rows * 2 * pairs), DType::f32, {rows, 2, pairs}};
   }
   work.sampled = cutter.take(DType::f32, limits.max_samples, shape.hidden_size);
-  work.logits = cutter.take(DType::f32, limits.max_samples, shape.vocab_size);
+  work.logits =
+      cutter.take(DType::f32, limits.max_samples, shape.vocab_size + limits.max_added_tokens);
   if (!shard.is_whole()) {
     if (norms_all_heads(shape)) work.squares = cutter.take(DType::f32, rows, 2);
     work.v = cutter.take(DType::f32, limits.max_samples,

@@ -18,6 +18,8 @@ struct ModelLimits {
   std::int32_t max_samples = 0;    // rows with logits
   std::int64_t max_positions = 0;  // context length
   std::int32_t max_lora_rank = 0;  // 0: no adapters
+  // Tokens that adapters may have beyond the base's vocabulary.
+  std::int32_t max_added_tokens = 0;
 };
 
 // Views for the largest step, or cut to one step. T rows, S samples, H hidden size; q, kv and ffn
@@ -43,7 +45,8 @@ struct Workspace {
   // In shards with norms over all heads only: [T, 2] f32, the sums of squares of q and of k.
   TensorView squares;
   TensorView sampled;  // [S, H] f32: residual of the rows with logits
-  TensorView logits;   // [S, vocab] f32
+  // [S, vocab] f32; in steps with adapters that have rows by token, max_added_tokens more columns.
+  TensorView logits;
   // In shards only: [S, ..] f32, the adapters' v from all ranks. A step's views of it, and of
   // `share_of_v` and `part_of_v`, are as wide as the step needs.
   TensorView v;

@@ -220,6 +220,7 @@ void replace_ids(OpContext& context, const LoraArgs& args) {
       args, [&](const LoraSegment& segment, const LoraMatrix& matrix, std::int32_t n) {
         TANDEM_CHECK(matrix.rank == out.cols(), "{} columns for {}", matrix.rank, to_string(out));
         const std::int32_t row = args.rows[n];
+        if (args.ids[row] >= args.x.cols()) return;
         const std::int64_t stride = matrix.b_stride * size;
         const std::byte* const b =
             weights_at(args.pages, segment.slot, matrix.b, id_of(args, row) * stride,

@@ -115,7 +115,7 @@ TEST_F(LoraOuter, ReplacesTheEmbeddingOfTokens) {
       args.part = LoraPart::replace;
       args.x = {nullptr, dtype, {kRows, kVocab}};
       args.id_scale = 1.5F;
-      check(args, nullptr, out, any_ids(kVocab), nullptr, std::string(to_string(dtype)));
+      check(args, nullptr, out, any_ids(2 * kVocab), nullptr, std::string(to_string(dtype)));
     }
   }
 }

@@ -69,6 +69,7 @@ void replace(const LoraArgs& args) {
                            matrix.b_stride);
     for (std::int32_t n = 0; n < segment.count; ++n) {
       const std::int64_t t = args.rows[segment.first + n];
+      if (args.ids != nullptr && args.ids[t] >= args.x.cols()) continue;
       const std::vector<float> x = lora_input(args, t);
       for (std::int64_t o = 0; o < out.cols(); ++o) {
         float sum = 0;

@@ -78,6 +78,7 @@ __global__ void __launch_bounds__(kPlainThreads)
     }
     return;
   }
+  if (id >= p.in) return;
   const int columns = min(entry.rank, static_cast<int>(p.out[0].cols));
   for (int c = static_cast<int>(threadIdx.x); c < columns; c += kPlainThreads) {
     const std::int64_t at = id * entry.b_stride + c;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <random>
 
 #include "base/lora_rows.h"
@@ -121,6 +122,47 @@ TEST_F(PeftAdapter, HoldsTheRowsOfTrainedTokensByAscendingToken) {
       }
     }
   }
+}
+
+TEST_F(PeftAdapter, KeepsTheRowsBeyondTheBasesVocabularyByToken) {
+  constexpr std::int64_t kOwn = 53;
+  const std::string embedding = "base_model.model.model.embed_tokens";
+  add_everywhere({"q_proj"});
+  add_matrix(embedding + ".token_adapter.base_layer.weight", kOwn, 20);
+  add_matrix(embedding + ".token_adapter.trainable_tokens_delta", 2, 20);
+  add_matrix("base_model.model.lm_head.weight", kOwn, 20);
+  Json config = lora({"q_proj"});
+  config["trainable_token_indices"] = {52, 7};
+  const Result<Adapter> adapter = load(config);
+  ASSERT_TRUE(adapter) << adapter.status().message();
+  EXPECT_EQ(adapter->vocab_size, kOwn);
+  const auto rows_at = [&](int layer, Site site) {
+    const AdapterMatrix& m =
+        adapter->layers[static_cast<std::size_t>(layer)][base().modules.first_of(site)];
+    std::map<std::int32_t, std::vector<float>> rows;
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(m.rank));
+    std::memcpy(ids.data(), adapter->bytes.get() + m.b_offset, ids.size() * sizeof(std::int32_t));
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      std::vector<float>& row = rows[ids[i]];
+      row.resize(20);
+      std::memcpy(row.data(), adapter->bytes.get() + m.a_offset + i * 80, 80);
+    }
+    return rows;
+  };
+  const auto row_of = [&](const std::string& name, int row) {
+    const auto begin = tensors_[name].values.begin() + std::ptrdiff_t{20} * row;
+    return std::vector<float>(begin, begin + 20);
+  };
+  const auto whole = embedding + ".token_adapter.base_layer.weight";
+  const auto trained = embedding + ".token_adapter.trainable_tokens_delta";
+  EXPECT_THAT(rows_at(0, Site::embedding_tokens),
+              ElementsAre(std::pair(7, row_of(trained, 1)), std::pair(50, row_of(whole, 50)),
+                          std::pair(51, row_of(whole, 51)), std::pair(52, row_of(trained, 0))));
+  const std::string head = "base_model.model.lm_head.weight";
+  EXPECT_THAT(rows_at(2, Site::head_tokens),
+              ElementsAre(std::pair(50, row_of(head, 50)), std::pair(51, row_of(head, 51)),
+                          std::pair(52, row_of(head, 52))));
+  EXPECT_EQ(adapter->layers[0][base().modules.first_of(Site::whole_embedding)].rank, 20);
 }
 
 TEST_F(PeftAdapter, TakesTargetsAsNamesPathsPatternsOrAllLinear) {

@@ -207,7 +207,10 @@ TEST_F(PeftAdapter, RefusesRowsOfTokensThatAreMissingOrDoNotFit) {
   EXPECT_THAT(message_with(kField, Json::array()), HasSubstr("does not target"));
   EXPECT_THAT(message_with(kField, {5, 6, 7}), HasSubstr("[3, 20]"));
   EXPECT_THAT(message_with(kField, {5, 5}), HasSubstr("token 5 twice"));
-  EXPECT_THAT(message_with(kField, {5, 50}), HasSubstr("token 50, the base has tokens 0 to 49"));
+  EXPECT_THAT(message_with(kField, {5, 50}),
+              HasSubstr("has no rows for some of the tokens 50 to 50"));
+  EXPECT_THAT(message_with(kField, {5, 51}), HasSubstr("token 51, the base has tokens 0 to 49"));
+  EXPECT_THAT(message_with(kField, {5, (1LL << 31) - 1}), HasSubstr("token 2147483647, the base"));
   EXPECT_THAT(message_with(kField, {5, -1}), HasSubstr("is -1"));
   EXPECT_THAT(message_with(kField, {5, 1LL << 31}), HasSubstr("2147483648"));
   EXPECT_THAT(message_with(kField, {5, "6"}), HasSubstr("whole number"));
@@ -227,6 +230,29 @@ TEST_F(PeftAdapter, RefusesRowsOfTokensThatAreMissingOrDoNotFit) {
   Json config = lora({"q_proj", "embed_tokens"});
   config[kField] = {5, 6};
   EXPECT_THAT(message(config), HasSubstr("one of them"));
+}
+
+TEST_F(PeftAdapter, RefusesVocabulariesThatItsTensorsDoNotHave) {
+  const std::string embedding = "base_model.model.model.embed_tokens.weight";
+  const std::string head = "base_model.model.lm_head.weight";
+  const std::string trained =
+      "base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta";
+  add_everywhere({"q_proj"});
+  add_matrix(embedding, 52, 20);
+  EXPECT_THAT(message_with("r", 4), HasSubstr("lm_head has no rows for some of the tokens 50"));
+  add_matrix(head, 51, 20);
+  EXPECT_THAT(message_with("r", 4), HasSubstr("embedding has 52 rows and its head 51"));
+  add_matrix(head, 52, 20);
+  EXPECT_EQ(message_with("r", 4), "accepted");
+  EXPECT_THAT(message_with("alora_invocation_tokens", {1}), HasSubstr("base's vocabulary, 50"));
+  add_matrix(trained, 1, 20);
+  EXPECT_EQ(message_with("trainable_token_indices", {51}), "accepted");
+  EXPECT_THAT(message_with("trainable_token_indices", {52}),
+              HasSubstr("token 52, the adapter has tokens 0 to 51"));
+  add_matrix(embedding, 49, 20);
+  add_matrix(head, 49, 20);
+  tensors_.erase(trained);
+  EXPECT_THAT(message_with("r", 4), HasSubstr("[50, 20]"));
 }
 
 TEST_F(PeftAdapter, RefusesTensorsThatDoNotBelong) {
