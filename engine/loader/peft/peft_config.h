@@ -19,6 +19,9 @@ namespace tandem {
 inline constexpr std::int64_t kMaxAdapterRank = 2048;
 inline constexpr std::size_t kMaxInvocation = 1024;  // tokens
 
+// The path of a score head in transformers' classes for SEQ_CLS.
+inline constexpr std::string_view kScoreModule = "score";
+
 struct PeftConfig {
   std::string base_model;
   std::int64_t rank = 0;
@@ -55,7 +58,7 @@ struct PlannedModule {
 // Returns the modules of the base that the adapter adapts, by layer and then in the order of its
 // ModuleTable, and every module that may be a whole matrix. The adapter holds the matrices that are
 // `saved`; it may hold the others, which only its tensors tell. Refuses layers and tokens that the
-// base does not have, and saved modules other than the embedding and the head.
+// base does not have, and saved modules other than the embedding, the head and a score head.
 Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const ModelSpec& spec);
 // Returns the names in the list `target_modules` that match no module of the base. Trainers use one
 // list for many model families, and PEFT skips names that the base lacks.

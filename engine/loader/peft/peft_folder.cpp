@@ -19,6 +19,7 @@
 #include "engine/loader/adapter_layout.h"
 #include "engine/loader/json.h"
 #include "engine/loader/peft/peft_config.h"
+#include "engine/loader/peft/peft_score.h"
 #include "engine/loader/safetensors/safetensors_header.h"
 
 namespace tandem {
@@ -68,7 +69,9 @@ Result<TensorName> parse_tensor_name(std::string_view name) {
   if (is_weight) {
     for (const std::string_view infix : {".modules_to_save", ".base_layer"}) take(infix);
     const std::string_view module = rest.substr(rest.rfind('.') + 1);
-    if (module == "lm_head" || module == "embed_tokens") return TensorName{rest, PairPart::whole};
+    if (module == "lm_head" || module == "embed_tokens" || rest == kScoreModule) {
+      return TensorName{rest, PairPart::whole};
+    }
   }
   return invalid("tensor '{}' is not A or B of a LoRA module", name);
 }
@@ -353,6 +356,13 @@ Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelSpec& spec, 
   adapter.layers = AdapterLayers(spec.num_layers(), spec.modules.size());
   Result<Pairs> pairs = pair_tensors(header, spec);
   if (!pairs) return folder.with_path(pairs.status());
+  // The score head is no module of the layers, so it is taken out of their tensors.
+  const auto head = pairs->find(kScoreModule);
+  const TensorInfo* const saved =
+      head == pairs->end() ? nullptr : std::exchange(head->second.whole, nullptr);
+  auto score = read_peft_score(saved, peft, spec, folder.weights_);
+  if (!score) return folder.with_path(score.status());
+  adapter.score = *std::move(score);
   Result<std::vector<PeftJob>> jobs =
       plan_jobs(*plan, *std::move(pairs), spec, peft.lora_bias, adapter);
   if (!jobs) return folder.with_path(jobs.status());
