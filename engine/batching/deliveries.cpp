@@ -72,6 +72,7 @@ bool Deliveries::accept_token(Sequence& sequence, std::int64_t index, const Samp
   }
   if (request.max_tokens == 0) {  // only the prompt was asked for
     delta.pooled = context.states.mean();
+    if (context.score != nullptr) delta.pooled = context.score->scores(delta.pooled);
     delta.finish = FinishReason::length;
     finish(sequence, std::move(delta));
     return false;

@@ -200,6 +200,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& wanted, cons
                 Executor::create(executor_options(options, pool.groups, &engine->cold_starts_),
                                  config, weights, dtype, devices, engine->pool_,
                                  engine->adapters_->host_tier(), clock, progress));
+  TANDEM_ASSIGN(engine->score_, read_score_head(weights, config));
   std::vector<int> cpus;
   if (device.info().is_cuda) cpus = own_cores(options.handoff);
   if (cpus.size() > devices.size()) {  // one is left for the engine thread
@@ -263,15 +264,18 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
   if (context->adapter != nullptr) TANDEM_TRY(check_constraint(request, *context->adapter));
   TANDEM_TRY(resolve_constraint(request));
   if (!config.writes_text && request.pooling == Pooling::none) {
-    return invalid("the base model has no head and writes no text; it serves /v1/embeddings");
+    return invalid("the base model has no head that writes text; it serves /v1/embeddings{}",
+                   score_ == nullptr ? "" : " and /v1/classify");
   }
   if (context->adapter != nullptr) {
     context->tokenizer = context->adapter->tokenizer();
+    context->score = context->adapter->contents().score;
     const std::optional<std::int64_t> from =
         find_invocation(context->adapter->contents().invocation, request.prompt);
     if (!from) context->adapter = nullptr;  // the base model answers, whatever the name
     context->adapter_from = from.value_or(0);
   }
+  TANDEM_ASSIGN(context->score, score_head_for(request, std::move(context->score)));
   if (context->adapter != nullptr) {
     context->readings_before = context->adapter->home().num_readings();
     const Residency residency = context->adapter->residency();
@@ -320,6 +324,27 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
     return sequences;
   }));
   return std::unique_ptr<Generation>(std::make_unique<GenerationHandle>(context->state));
+}
+
+// `own`: that of the request's adapter.
+Result<std::shared_ptr<const ScoreHead>> Engine::score_head_for(
+    const GenerationRequest& request, std::shared_ptr<const ScoreHead> own) const {
+  if (request.pooling != Pooling::classes && request.pooling != Pooling::score) {
+    return std::shared_ptr<const ScoreHead>();
+  }
+  const std::shared_ptr<const ScoreHead>& head = own == nullptr ? score_ : own;
+  const std::string whose =
+      request.adapter.empty() ? "the base model" : fmt::format("'{}'", request.adapter);
+  if (head == nullptr) {
+    return invalid("{} has no score head; an adapter trained for SEQ_CLS has", whose);
+  }
+  if (request.pooling == Pooling::score && head->labels != 1) {
+    return invalid(
+        "the score head of {} has {} labels, and a score is that of one; ask "
+        "/v1/classify",
+        whose, head->labels);
+  }
+  return head;
 }
 
 void Engine::compile(const TextConstraint& constraint, ConstraintDone done) {

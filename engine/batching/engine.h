@@ -102,6 +102,8 @@ class Engine final : public GenerationService {
 
  private:
   Status check_constraint(const GenerationRequest& request, const ServedAdapter& adapter) const;
+  Result<std::shared_ptr<const ScoreHead>> score_head_for(
+      const GenerationRequest& request, std::shared_ptr<const ScoreHead> own) const;
   Status resolve_constraint(GenerationRequest& request);
   Engine(const EngineOptions& options, const PoolShape& pool, const Tokenizer& tokenizer,
          const Clock& clock);
@@ -118,6 +120,7 @@ class Engine final : public GenerationService {
   Inbox inbox_;
   std::mt19937_64 seeds_;  // used in MakeSequences, under the inbox's mutex
   std::unique_ptr<Executor> executor_;
+  std::shared_ptr<const ScoreHead> score_;      // the base's; null: it has none
   std::unique_ptr<RecordingWriter> recording_;  // null: off
   std::unique_ptr<EngineLoop> loop_;
   std::thread thread_;

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/loader/score_head.h"
+
 namespace tandem {
 namespace {
 
@@ -120,6 +122,8 @@ AdapterInfo describe(const ServedAdapter& adapter) {
   info.digest = adapter.contents().digest;
   info.rank = adapter.contents().max_rank;
   info.modules = adapter.contents().modules;
+  const auto& score = adapter.contents().score;
+  info.labels = score == nullptr ? 0 : score->labels;
   info.bytes = adapter.bytes();
   info.tier = tier_name(adapter.residency());
   info.pinned = adapter.pinned();

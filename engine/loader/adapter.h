@@ -52,6 +52,7 @@ class AdapterLayers {
 };
 
 struct PeftSource;  // defined in peft_source.h
+struct ScoreHead;   // defined in score_head.h
 
 // The bytes are 64-byte aligned. Threads that copy from them share ownership; the last owner frees
 // them.
@@ -78,6 +79,7 @@ struct Adapter {
   std::vector<std::string> modules;  // names of those adapted in at least one layer, in order
   std::string digest;                // of the contents (relevant config + weights): 32 hex digits
   AdapterLayers layers;
+  std::shared_ptr<const ScoreHead> score;  // stays in host memory; null: the adapter has none
   AdapterBytes bytes;
   std::size_t num_bytes = 0;
   std::shared_ptr<const PeftSource> source;  // set if a changed folder can be detected

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/limits/bytes_text.h"
 #include "base/lora_rows.h"
+#include "engine/loader/score_head.h"
 #include "engine/loader/thread_team.h"
 
 namespace tandem {
@@ -101,6 +102,13 @@ AdapterDigest::AdapterDigest(const Adapter& layout)
   }
   if (!layout.invocation.empty()) {
     text_ += fmt::format("\ninvoked by {}\n", fmt::join(layout.invocation, " "));
+  }
+  if (layout.score != nullptr) {
+    std::array<unsigned char, kHashBytes> hash{};
+    const std::vector<float>& weight = layout.score->weight;
+    good_ = sha256(weight.data(), weight.size() * sizeof(float), hash.data());
+    text_ +=
+        fmt::format("\nscores {} labels by {:02x}\n", layout.score->labels, fmt::join(hash, ""));
   }
   head_ = text_.size();
   text_.resize(head_ + num_pieces_ * kHashBytes);

@@ -55,12 +55,13 @@ struct TextConstraint {
 // A constraint compiled by an engine (GenerationService::compile), usable only by that engine.
 class CompiledConstraint;
 
-// Which of a prompt's states, the model's outputs after its last norm, a request asks for in place
-// of text.
+// What a request asks for in place of text. A state is the model's output after its last norm.
 enum class Pooling {
-  none,  // text is asked for
-  last,  // the state of the prompt's last token
-  mean,  // the mean over all of the prompt's tokens
+  none,     // text is asked for
+  last,     // the state of the prompt's last token
+  mean,     // the mean of the states of all the prompt's tokens
+  classes,  // a number for each label, by the score head of the adapter or else of the base
+  score,    // the same of a score head that has one label
 };
 
 // The tokens that a continuation generated before this request, here or on another engine, from the
@@ -122,7 +123,8 @@ struct OutputDelta {
   std::vector<TokenLogprob> logprobs;         // one per token, if requested
   std::vector<TokenLogprob> prompt_logprobs;  // in the first delta of index 0 (or of the first that
                                               // was not over), if requested
-  std::vector<float> pooled;  // [hidden], with `finish`, if GenerationRequest::pooling asks for it
+  std::vector<float>
+      pooled;  // [hidden] or [labels], with `finish`, if GenerationRequest::pooling asks for it
   FinishReason finish = FinishReason::none;
   std::string stop_reason;  // the stop string that ended it, or the id of the stop token
   Status error;             // set with FinishReason::failed

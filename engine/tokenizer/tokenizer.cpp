@@ -90,6 +90,13 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, bool add_s
   return ids;
 }
 
+Result<std::vector<TokenId>> Tokenizer::encode_pair(std::string_view first,
+                                                    std::string_view second) const {
+  TANDEM_ASSIGN(const std::vector<TokenId> head, encode(first, false));
+  TANDEM_ASSIGN(const std::vector<TokenId> tail, encode(second, false));
+  return impl_->post_processor.apply_to_pair(head, tail);
+}
+
 std::string Tokenizer::break_special_tokens(std::string_view text, std::string_view breaker) const {
   std::string out;
   for (std::size_t pos = 0; pos < text.size();) {

@@ -35,6 +35,9 @@ class Tokenizer {
   // `breaker`, if not empty, is the text that break_special_tokens() has inserted.
   Result<std::vector<TokenId>> encode(std::string_view text, bool add_special,
                                       std::string_view breaker = {}) const;
+  // Encodes both texts and joins them by the post-processor's rule for pairs, special tokens
+  // included.
+  Result<std::vector<TokenId>> encode_pair(std::string_view first, std::string_view second) const;
   // Inserts `breaker` after the first character of each special token that is written out in the
   // text. encode() with the same breaker then encodes the original text without special tokens.
   // Breakers that were in the text before are lost.

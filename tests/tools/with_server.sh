@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # with_server.sh PROGRAM [FLAG ...] -- COMMAND [ARG ...]
-# Runs COMMAND while `PROGRAM serve FLAG ...` serves the demo model on a free port. In the arguments
+# Runs COMMAND while `PROGRAM serve FLAG ...` serves the demo model on a free port, or the one that
+# TANDEM_TEST_MODEL names. In the arguments
 # {URL} is replaced by its address and {LOG} by the file of its log. The exit status is the
 # command's, or 1 if the server failed.
 set -uo pipefail
@@ -19,8 +20,8 @@ shift
 # Tests run in parallel, so servers ignore the cores that others claim.
 export TANDEM_CLAIM_CORES=false
 log=$(mktemp)
-"$program" serve --model tests/data/demo-llama --adapters tests/data/demo-llama/adapters --port 0 \
-  "${flags[@]}" 2> "$log" &
+model=${TANDEM_TEST_MODEL:-tests/data/demo-llama}
+"$program" serve --model "$model" --adapters "$model/adapters" --port 0 "${flags[@]}" 2> "$log" &
 server=$!
 trap 'kill -KILL "$server" 2> /dev/null; rm -f "$log"' EXIT
 for ((tries = 0; tries < 600; ++tries)); do

@@ -210,6 +210,7 @@ Result<int> serve(const EngineSettings& engine_settings, const ServerSettings& s
   model.root = engine_settings.model;
   model.max_model_len = setup->engine->options().max_model_len;
   model.hidden_size = setup->spec.hidden_size;
+  model.labels = setup->spec.labels;
   model.max_loras = setup->engine->options().max_device_adapters;
   model.service = setup->engine.get();
   model.text = setup->text.get();

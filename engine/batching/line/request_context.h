@@ -10,6 +10,7 @@
 #include "engine/adapters/adapter_store.h"
 #include "engine/batching/line/generation_state.h"
 #include "engine/batching/line/state_sum.h"
+#include "engine/loader/score_head.h"
 #include "engine/service/generation.h"
 
 namespace tandem {
@@ -29,10 +30,11 @@ struct RequestContext {
   bool began_warm = false;  // its adapter was on the device at that time
   std::optional<TimePoint> first_token;
   std::vector<TokenLogprob> prompt_logprobs;  // of prompt tokens 1, 2, ... as they are computed
-  std::int64_t scored = 0;   // prompt tokens of whose rows a log probability or state is known
-  StateSum states;           // of the rows that GenerationRequest::pooling asks for
-  bool prompt_told = false;  // they were sent with a token
-  std::int32_t lead = 0;     // the first continuation that had not ended before
+  std::int64_t scored = 0;  // prompt tokens of whose rows a log probability or state is known
+  std::shared_ptr<const ScoreHead> score;  // to apply to the states; null: none
+  StateSum states;                         // of the rows that GenerationRequest::pooling asks for
+  bool prompt_told = false;                // they were sent with a token
+  std::int32_t lead = 0;                   // the first continuation that had not ended before
 };
 
 }  // namespace tandem

@@ -26,6 +26,9 @@ struct TrainedTokens {
   std::vector<TokenId> ids;
 };
 
+// The path of a score head in transformers' classes for SEQ_CLS.
+inline constexpr std::string_view kScoreModule = "score";
+
 struct PeftConfig {
   std::string base_model;
   std::int64_t rank = 0;
@@ -64,10 +67,8 @@ struct PlannedModule {
 };
 
 // Returns the modules of the base that the adapter adapts, by layer and then in the order of its
-// ModuleTable, and every module that may be a whole matrix or rows by token. The adapter holds the
-// matrices that are `saved` and the rows of `tokens`; it may hold others, which only its tensors
-// tell. Refuses layers and invocations that the base does not have, and saved modules or rows by
-// token of others than the embedding and the head.
+// base does not have, saved modules other than the embedding, the head and a score head, and rows
+// by token of others than the embedding and the head.
 Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const ModelSpec& spec);
 // Returns the names in the list `target_modules` that match no module of the base. Trainers use one
 // list for many model families, and PEFT skips names that the base lacks.

@@ -19,6 +19,7 @@
 #include "engine/loader/json.h"
 #include "engine/loader/peft/peft_config.h"
 #include "engine/loader/peft/peft_jobs.h"
+#include "engine/loader/peft/peft_score.h"
 #include "engine/loader/safetensors/safetensors_header.h"
 
 namespace tandem {
@@ -125,8 +126,12 @@ Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelSpec& spec, 
   adapter.dtype = dtype;
   adapter.invocation = peft.invocation;
   adapter.layers = AdapterLayers(spec.num_layers(), spec.modules.size());
-  Result<std::vector<PeftJob>> jobs = plan_jobs(header, peft, *plan, spec, adapter);
+  const TensorInfo* saved = nullptr;
+  Result<std::vector<PeftJob>> jobs = plan_jobs(header, peft, *plan, spec, adapter, saved);
   if (!jobs) return folder.with_path(jobs.status());
+  auto score = read_peft_score(saved, peft, spec, folder.weights_);
+  if (!score) return folder.with_path(score.status());
+  adapter.score = *std::move(score);
   source->jobs = *std::move(jobs);
   folder.source_ = std::move(source);
   return folder;

@@ -59,7 +59,9 @@ Result<TensorName> parse_tensor_name(std::string_view name) {
       take(infix);
     }
     const std::string_view module = rest.substr(rest.rfind('.') + 1);
-    if (module == "lm_head" || module == "embed_tokens") return TensorName{rest, PairPart::whole};
+    if (module == "lm_head" || module == "embed_tokens" || rest == kScoreModule) {
+      return TensorName{rest, PairPart::whole};
+    }
   }
   return invalid("tensor '{}' is not A or B of a LoRA module", name);
 }
@@ -299,8 +301,11 @@ PeftJob job_of_tokens(const PlannedModule& planned, std::vector<TokenRow> tokens
 
 Result<std::vector<PeftJob>> plan_jobs(const SafetensorsHeader& header, const PeftConfig& peft,
                                        const std::vector<PlannedModule>& plan,
-                                       const ModelSpec& spec, Adapter& adapter) {
+                                       const ModelSpec& spec, Adapter& adapter,
+                                       const TensorInfo*& score) {
   TANDEM_ASSIGN(Pairs pairs, pair_tensors(header, spec));
+  const auto head = pairs.find(kScoreModule);
+  score = head == pairs.end() ? nullptr : std::exchange(head->second.whole, nullptr);
   TANDEM_TRY(check_one_vocabulary(pairs, spec));
   TANDEM_ASSIGN(const std::int64_t own, own_vocabulary(plan, pairs, spec));
   TANDEM_TRY(check_own_vocabulary(peft, spec, own));

@@ -13,9 +13,11 @@ namespace tandem {
 
 // Places the matrices of `plan`, which is plan_modules() of `peft`, in `adapter`, whose layers are
 // empty, and returns the jobs that fill them, in the order of the run. Refuses tensors that are
-// missing, left over, or of other shapes than the plan asks for.
+// missing, left over, or of other shapes than the plan asks for. `score` becomes the tensor of a
+// score head, which is no part of the run; null: there is none.
 Result<std::vector<PeftJob>> plan_jobs(const SafetensorsHeader& header, const PeftConfig& peft,
                                        const std::vector<PlannedModule>& plan,
-                                       const ModelSpec& spec, Adapter& adapter);
+                                       const ModelSpec& spec, Adapter& adapter,
+                                       const TensorInfo*& score);
 
 }  // namespace tandem

@@ -118,14 +118,16 @@ bool is_saved(const PeftConfig& peft, const std::vector<std::string>& spellings)
 
 Status check_saved(const PeftConfig& peft, const ModelSpec& spec) {
   for (const std::string& name : peft.saved) {
-    bool may_be_whole = false;
+    // PEFT adds both names for SEQ_CLS, and the model has one of the modules.
+    bool may_be_whole = name == kScoreModule || name == "classifier";
     for (std::size_t m = 0; m < spec.modules.size() && !may_be_whole; ++m) {
       may_be_whole =
           spec.modules[m].is_whole() && is_named(name, spellings_of(spec, module_path(spec, 0, m)));
     }
     if (may_be_whole) continue;
     return invalid(
-        "'modules_to_save' names {}: whole modules are supported for the embedding and the head",
+        "'modules_to_save' names {}: whole modules are supported for the embedding, the head and a "
+        "score head",
         name.substr(0, 100));
   }
   return {};

@@ -11,6 +11,7 @@
 
 #include "engine/loader/adapter_layout.h"
 #include "engine/loader/peft/peft_folder.h"
+#include "engine/loader/score_head.h"
 
 namespace tandem {
 namespace {
@@ -180,8 +181,9 @@ bool same_layout(const Adapter& a, const Adapter& b) {
     return x.rank == y.rank && x.b_stride == y.b_stride && x.a_offset == y.a_offset &&
            x.b_offset == y.b_offset;
   };
-  return a.dtype == b.dtype && a.invocation == b.invocation && a.num_bytes == b.num_bytes &&
-         std::ranges::equal(a.layers.all(), b.layers.all(), same);
+  const auto labels = [](const Adapter& x) { return x.score == nullptr ? 0 : x.score->labels; };
+  return a.dtype == b.dtype && labels(a) == labels(b) && a.invocation == b.invocation &&
+         a.num_bytes == b.num_bytes && std::ranges::equal(a.layers.all(), b.layers.all(), same);
 }
 
 Result<Adapter> load_peft_adapter(const std::filesystem::path& dir, const ModelSpec& spec,

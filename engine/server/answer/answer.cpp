@@ -81,8 +81,9 @@ class WholeAnswer final : public DeferredResponse, private AnswerParts {
     rest["usage"] = usage_json(stats);
     rest["tandem"] = tandem_json(stats);
     body = fmt::format("{{\"{}\":[", job().shape->list());
+    job().shape->arrange(choices_);
     for (ChoicePart& choice : choices_) {
-      if (choice.index > 0) body += ',';
+      if (&choice != &choices_.front()) body += ',';
       body += dump(job().shape->choice(choice));
       choice = {};
     }

@@ -50,6 +50,8 @@ class AnswerShape {
   virtual const char* object(bool streamed) const = 0;
   // The member of a whole answer that lists its choices.
   virtual const char* list() const { return "choices"; }
+  // Orders a whole answer's choices, and may leave out some; they come in the order of prompts.
+  virtual void arrange(std::vector<ChoicePart>& /*choices*/) {}
   virtual nlohmann::json choice(const ChoicePart& whole) = 0;
   // Returns the chunks of a part, in order; at least one at the end of a choice. `part` is not
   // empty, or it is the first.

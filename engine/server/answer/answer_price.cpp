@@ -41,6 +41,7 @@ std::uint64_t price_of(const CompletionCall& call, std::span<const GenerationReq
     if (call.stream) choice += tokens * kChunkBytes;
     if (request.num_logprobs >= 0) choice += tokens * scored;
     if (request.pooling != Pooling::none) choice += call.pooled_numbers * kNumberBytes;
+    if (call.score.return_documents) choice += 2 * call.prompts[i].text->size();
     if (request.prompt_logprobs) choice += request.prompt.size() * scored;
     if (i < echoed.size()) choice += 2 * echoed[i].size();  // escaping may double the length
     for (const GeneratedBefore& before : request.before) {

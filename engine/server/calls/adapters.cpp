@@ -146,6 +146,7 @@ HttpResponse calls::list_adapters(CallContext& context, const HttpRequest&, cons
                     {"digest", adapter.digest},
                     {"rank", adapter.rank},
                     {"modules", adapter.modules},
+                    {"labels", adapter.labels},
                     {"bytes", adapter.bytes},
                     {"tier", adapter.tier},
                     {"pinned", adapter.pinned},

@@ -73,7 +73,7 @@ using Call = HttpResponse(CallContext& context, const HttpRequest& request,
 namespace calls {
 
 Call health, ready, metrics, openapi;
-Call completions, chat_completions, embeddings, tokenize, detokenize;
+Call completions, chat_completions, embeddings, classify, score, rerank, tokenize, detokenize;
 Call list_models, show_model, list_adapters, load_adapter, unload_adapter, adapter_file;
 Call relay, stats, drain;
 Call log_level, set_log_level;

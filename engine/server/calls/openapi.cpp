@@ -36,6 +36,9 @@ json body_schema(std::string_view path) {
   if (path == "/v1/completions") return fields_schema(kCompletions, "prompt");
   if (path == "/v1/chat/completions") return fields_schema(kChat, "messages");
   if (path == "/v1/embeddings") return fields_schema(kEmbeddings, "input");
+  if (path == "/v1/classify") return fields_schema(kClassify, "input");
+  if (path == "/v1/score") return fields_schema(kScore, "text_2");
+  if (path.ends_with("/rerank")) return fields_schema(kRerank, "documents");
   if (path == "/v1/relay") {
     json choice{{"type", "object"},
                 {"properties",
@@ -202,8 +205,10 @@ json operation(const Route& route) {
          {"required", true},
          {"schema", {{"type", "string"}}}});
   }
-  if (path == "/v1/completions" || path == "/v1/chat/completions" || path == "/v1/embeddings" ||
-      path == "/v1/relay") {
+  constexpr std::string_view kQueued[] = {
+      "/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/v1/classify", "/v1/score",
+      "/v1/rerank",      "/v2/rerank",           "/rerank",        "/v1/relay"};
+  if (std::ranges::find(kQueued, path) != std::end(kQueued)) {
     for (const QueueHeader& header : queue_headers()) {
       described["parameters"].push_back({{"name", header.name},
                                          {"in", "header"},

@@ -44,6 +44,10 @@ class TokenizerCodec final : public TextCodec {
   Result<std::vector<TokenId>> encode(std::string_view text, bool add_special) const override {
     return tokenizer_.encode(text, add_special);
   }
+  Result<std::vector<TokenId>> encode_pair(std::string_view first,
+                                           std::string_view second) const override {
+    return tokenizer_.encode_pair(first, second);
+  }
   std::string decode(std::span<const TokenId> ids, bool skip_special) const override {
     return tokenizer_.decode(ids, skip_special);
   }

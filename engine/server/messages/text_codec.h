@@ -35,6 +35,9 @@ class TextCodec {
  public:
   virtual ~TextCodec() = default;
   virtual Result<std::vector<TokenId>> encode(std::string_view text, bool add_special) const = 0;
+  // Encodes a pair of texts, with special tokens.
+  virtual Result<std::vector<TokenId>> encode_pair(std::string_view first,
+                                                   std::string_view second) const = 0;
   virtual std::string decode(std::span<const TokenId> ids, bool skip_special) const = 0;
   virtual std::size_t vocab_size() const = 0;             // highest id + 1
   virtual std::string id_to_token(TokenId id) const = 0;  // as in the vocabulary

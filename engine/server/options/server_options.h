@@ -96,8 +96,9 @@ struct ServedModel {
   // adapter. Thread-safe. Not set: unknown.
   std::function<std::shared_ptr<const std::string>(const std::string& name)> adapter_digest =
       nullptr;
-  SamplingParams sampling = {};  // defaults for requests that do not set them
-  std::int64_t hidden_size = 0;  // numbers of an embedding
+  SamplingParams sampling = {};          // defaults for requests that do not set them
+  std::int64_t hidden_size = 0;          // numbers of an embedding
+  std::vector<std::string> labels = {};  // of the base's score head
 };
 
 }  // namespace tandem

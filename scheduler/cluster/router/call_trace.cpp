@@ -11,7 +11,8 @@ constexpr const char* kStatus = "http.response.status_code";
 // Span names must outlive the call, so the path is mapped to one of the known literals.
 const char* name_of_path(std::string_view path) {
   for (const char* known :
-       {"/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/tokenize"}) {
+       {"/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/v1/classify", "/v1/score",
+        "/v1/rerank", "/v2/rerank", "/rerank", "/tokenize"}) {
     if (path == known) return known;
   }
   return "/detokenize";

@@ -30,6 +30,14 @@ class ByteCodec : public TextCodec {
     for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
     return ids;
   }
+  // The texts have <s> before each.
+  Result<std::vector<TokenId>> encode_pair(std::string_view first,
+                                           std::string_view second) const override {
+    std::vector<TokenId> ids = *encode(first, true);
+    const std::vector<TokenId> tail = *encode(second, true);
+    ids.insert(ids.end(), tail.begin(), tail.end());
+    return ids;
+  }
   std::string decode(std::span<const TokenId> ids, bool skip_special) const override {
     std::string text;
     for (const TokenId id : ids) {

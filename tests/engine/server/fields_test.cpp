@@ -159,7 +159,10 @@ TEST_F(FieldsTest, RefusesEveryFieldOfAnotherType) {
       {kChat,
        kChatPath,
        {{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"logprobs", true}}},
-      {kEmbeddings, "/v1/embeddings", {{"input", "x"}}}};
+      {kEmbeddings, "/v1/embeddings", {{"input", "x"}}},
+      {kClassify, "/v1/classify", {{"input", "x"}}},
+      {kScore, "/v1/score", {{"text_1", "x"}, {"text_2", "y"}}},
+      {kRerank, "/v1/rerank", {{"query", "x"}, {"documents", {"y"}}}}};
   for (const RequestField& field : request_fields()) {
     const auto call = std::ranges::find_if(
         calls, [&](const Asked& each) { return (field.where & each.where) != 0; });

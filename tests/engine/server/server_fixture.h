@@ -33,6 +33,7 @@ class ServerTest : public ::testing::Test {
     ServedModel model{"base", "/models/base", 64, 8, &service, &text, tool_format};
     model.refused_adapters = refused_adapters;
     model.hidden_size = hidden_size;
+    model.labels = labels;
     server->attach(std::move(model));
   }
 
@@ -42,6 +43,7 @@ class ServerTest : public ::testing::Test {
   ToolFormat tool_format = ToolFormat::none;
   std::vector<RefusedAdapter> refused_adapters;
   std::int64_t hidden_size = 0;
+  std::vector<std::string> labels;
   std::unique_ptr<Server> server;
   int port = 0;
 };

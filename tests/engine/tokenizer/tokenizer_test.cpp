@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <initializer_list>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tandem {
@@ -49,6 +52,41 @@ TEST(Tokenizer, AgreesWithTheGoldenCasesOfTheDemoModel) {
     EXPECT_EQ((*tokenizer)->decode(ids, true), c.at("decode_skip_special").get<std::string>());
     EXPECT_EQ(stream(**tokenizer, ids, false), c.at("decode").get<std::string>());
     EXPECT_EQ(stream(**tokenizer, ids, true), c.at("decode_skip_special").get<std::string>());
+  }
+}
+
+// The tokenizer with another rule for pairs; null: the file has none.
+std::unique_ptr<Tokenizer> with_pair(const nlohmann::json& pair) {
+  nlohmann::json file = read_json("data/families/score/tokenizer.json");
+  nlohmann::json& processor = file["post_processor"];
+  if (pair.is_null()) processor.erase("pair");
+  if (!pair.is_null()) processor["pair"] = pair;
+  auto tokenizer = Tokenizer::of(file);
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  return std::move(tokenizer).value();
+}
+
+nlohmann::json text(const char* id) {
+  return {{"Sequence", {{"id", id}, {"type_id", 0}}}};
+}
+
+TEST(Tokenizer, JoinsPairsByTheFilesRule) {
+  const nlohmann::json begin{{"SpecialToken", {{"id", "<|begin|>"}, {"type_id", 0}}}};
+  const auto plain = with_pair(nullptr);
+  const std::vector<TokenId> a = *plain->encode("Hello", false);
+  const std::vector<TokenId> b = *plain->encode(" world", false);
+  const auto joined = [&](std::initializer_list<std::vector<TokenId>> parts) {
+    std::vector<TokenId> ids;
+    for (const auto& part : parts) ids.insert(ids.end(), part.begin(), part.end());
+    return ids;
+  };
+  EXPECT_EQ(*plain->encode_pair("Hello", " world"), joined({a, b}));
+  const auto both = with_pair({begin, text("A"), begin, text("B"), begin});
+  EXPECT_EQ(*both->encode_pair("Hello", " world"), joined({{0}, a, {0}, b, {0}}));
+  EXPECT_EQ(*both->encode("Hello", true), joined({{0}, a})) << "the rule of one text";
+  for (const auto& other : {nlohmann::json::array({text("B"), text("A")}),
+                            nlohmann::json::array({text("A")}), nlohmann::json("AB")}) {
+    EXPECT_FALSE(with_pair(other)->encode_pair("Hello", " world").ok()) << other;
   }
 }
 

@@ -71,9 +71,16 @@ def logprobs(url):
     equal(len(content[0].top_logprobs), 2, "top logprobs")
 
 
-@call("embeddings are refused")
+@call("embeddings")
 def embeddings(url):
-    raises(openai.NotFoundError, lambda: client(url).embeddings.create(model=MODEL, input="x"))
+    asked = client(url).embeddings
+    both = asked.create(model=MODEL, input=["x", "def "]).data  # in base64, unless told otherwise
+    equal(len(both), 2, "embeddings")
+    assert abs(sum(x * x for x in both[1].embedding) - 1) < 1e-4
+    listed = asked.create(model=MODEL, input="def ", encoding_format="float").data[0].embedding
+    assert max(abs(x - y) for x, y in zip(listed, both[1].embedding)) < 1e-3
+    equal(len(asked.create(model=MODEL, input="x", dimensions=8).data[0].embedding), 8, "dimensions")
+    raises(openai.BadRequestError, lambda: asked.create(model=MODEL, input="x", dimensions=99999), "dimensions")
 
 
 @call("errors")

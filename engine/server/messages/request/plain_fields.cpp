@@ -33,7 +33,7 @@ bool take_tokens(const json& list, std::vector<TokenId>& tokens) {
 
 bool take_prompt(const json& value, CompletionCall& call, std::string&) {
   if (value.is_string()) {
-    call.prompts.push_back({value.get<std::string>(), {}});
+    call.prompts.push_back({value.get<std::string>()});
     return true;
   }
   if (!value.is_array() || value.empty()) return false;
@@ -49,6 +49,26 @@ bool take_prompt(const json& value, CompletionCall& call, std::string&) {
       return false;
     }
     call.prompts.push_back(std::move(prompt));
+  }
+  return true;
+}
+
+bool take_texts(const json& value, std::vector<Prompt>& texts) {
+  const json list = value.is_array() ? value : json::array({value});
+  for (const json& text : list) {
+    if (!text.is_string()) return false;
+    texts.push_back({text.get<std::string>()});
+  }
+  return !texts.empty();
+}
+
+bool take_ranked(const json& value, CompletionCall& call, std::string&) {
+  if (!value.is_array() || value.empty()) return false;
+  for (const json& document : value) {
+    const auto text = document.is_object() ? document.find("text") : document.end();
+    const json& found = text == document.end() ? document : *text;
+    if (!found.is_string()) return false;
+    call.prompts.push_back({found.get<std::string>()});
   }
   return true;
 }

@@ -15,6 +15,10 @@ namespace tandem {
 bool take_tokens(const nlohmann::json& list, std::vector<TokenId>& tokens);
 
 bool take_prompt(const nlohmann::json& value, CompletionCall& call, std::string& reason);
+// A text, or a list of texts.
+bool take_texts(const nlohmann::json& value, std::vector<Prompt>& texts);
+// Documents: texts, or objects with a 'text'.
+bool take_ranked(const nlohmann::json& value, CompletionCall& call, std::string& reason);
 bool take_encoding_format(const nlohmann::json& value, CompletionCall& call, std::string& reason);
 bool take_pooling(const nlohmann::json& value, CompletionCall& call, std::string& reason);
 bool take_stop(const nlohmann::json& value, CompletionCall& call, std::string& reason);

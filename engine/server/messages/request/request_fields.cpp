@@ -17,7 +17,8 @@ using Kind = RequestField::Kind;
 constexpr double kMaxInt32 = std::numeric_limits<std::int32_t>::max();
 constexpr double kMinInt32 = std::numeric_limits<std::int32_t>::min();
 constexpr unsigned kBoth = kCompletions | kChat;
-constexpr unsigned kAll = kBoth | kEmbeddings;
+constexpr unsigned kHeads = kClassify | kScore | kRerank;
+constexpr unsigned kAll = kBoth | kEmbeddings | kHeads;
 constexpr unsigned kConversation = kChat | kTokenize;
 
 std::int32_t int32(const json& value) {
@@ -29,6 +30,9 @@ std::int32_t int32(const json& value) {
     __VA_ARGS__;                                                                              \
     return true;                                                                              \
   }
+
+constexpr const char* kTextsSchema = R"({"oneOf": [{"type": "string"}, {"type": "array",
+                                         "items": {"type": "string"}}]})";
 
 const RequestField kFields[] = {
     {.name = "model",
@@ -48,7 +52,7 @@ const RequestField kFields[] = {
      .summary = "What to continue; several prompts are answered in one response",
      .take = take_prompt},
     {.name = "input",
-     .where = kEmbeddings,
+     .where = kEmbeddings | kClassify,
      .kind = Kind::other,
      .rule = "a string, a non-empty list of strings, a non-empty list of token ids, or a list of "
              "such lists",
@@ -56,7 +60,7 @@ const RequestField kFields[] = {
                    {"type": "array", "items": {"type": "integer", "minimum": 0}},
                    {"type": "array", "items": {"type": "array",
                     "items": {"type": "integer", "minimum": 0}}}]})",
-     .summary = "The texts to embed, one or several",
+     .summary = "The texts, one or several",
      .take = take_prompt},
     {.name = "encoding_format",
      .where = kEmbeddings,
@@ -84,6 +88,45 @@ const RequestField kFields[] = {
      .kind = Kind::boolean,
      .summary = "Divide the numbers by their length; true when absent",
      .take = TANDEM_TAKE(call.embedding.normalize = value.get<bool>())},
+    {.name = "text_1",
+     .where = kScore,
+     .kind = Kind::other,
+     .rule = "a string or a non-empty list of strings",
+     .schema = kTextsSchema,
+     .summary = "The first texts of the pairs: one for all, or as many as text_2 has",
+     .take = [](const json& value, CompletionCall& call,
+                std::string&) { return take_texts(value, call.score.firsts); }},
+    {.name = "text_2",
+     .where = kScore,
+     .kind = Kind::other,
+     .rule = "a string or a non-empty list of strings",
+     .schema = kTextsSchema,
+     .summary = "The second texts of the pairs",
+     .take = [](const json& value, CompletionCall& call,
+                std::string&) { return take_texts(value, call.prompts); }},
+    {.name = "query",
+     .where = kRerank,
+     .kind = Kind::text,
+     .summary = "What the documents are ranked for: the first text of each pair",
+     .take = TANDEM_TAKE(call.score.firsts.push_back({value.get<std::string>()}))},
+    {.name = "use_activation",
+     .where = kHeads,
+     .kind = Kind::boolean,
+     .summary = "Return probabilities (of one label by the sigmoid, of several by the softmax); "
+                "true when absent",
+     .take = TANDEM_TAKE(call.score.use_activation = value.get<bool>())},
+    {.name = "top_n",
+     .where = kRerank,
+     .kind = Kind::integer,
+     .min = 1,
+     .max = kMaxInt32,
+     .summary = "Return the best so many documents; all when absent",
+     .take = TANDEM_TAKE(call.score.top_n = int32(value))},
+    {.name = "return_documents",
+     .where = kRerank,
+     .kind = Kind::boolean,
+     .summary = "Return the documents' texts; true when absent",
+     .take = TANDEM_TAKE(call.score.return_documents = value.get<bool>())},
     {.name = "messages",
      .where = kConversation,
      .kind = Kind::other,
@@ -129,6 +172,14 @@ const RequestField kFields[] = {
      .schema = R"({"type": "array", "items": {"type": "object"}})",
      .summary = "What the model may read, for templates that know of documents",
      .take_in_order = take_documents},
+    {.name = "documents",
+     .where = kRerank,
+     .kind = Kind::other,
+     .rule = "a non-empty list of strings, or of objects with a string 'text'",
+     .schema = R"({"type": "array", "items": {"oneOf": [{"type": "string"}, {"type": "object",
+                   "required": ["text"], "properties": {"text": {"type": "string"}}}]}})",
+     .summary = "The texts to rank: the second text of each pair",
+     .take = take_ranked},
     {.name = "chat_template_kwargs",
      .where = kConversation,
      .kind = Kind::other,

@@ -1,5 +1,5 @@
-// The options of completions, chat and embeddings requests, in one table that the parser, the error
-// messages and /openapi.json use.
+// The options of requests for completions, chats, embeddings and scores, in one table that the
+// parser, the error messages and /openapi.json use.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,9 @@ namespace tandem {
 
 struct Prompt {
   std::optional<std::string> text;  // set or else `tokens` is used
-  std::vector<TokenId> tokens;
+  std::vector<TokenId> tokens = {};
+  // The first text of a pair, whose second is `text`; prompts share it. Null: there is none.
+  std::shared_ptr<const std::string> first = nullptr;
 };
 
 // How an embedding is returned.
@@ -29,7 +31,15 @@ struct EmbeddingForm {
   bool normalize = true;        // to the length 1, after the cut to `dimensions`
 };
 
-// The fields of a completions, chat or embeddings request, not tokenized yet.
+// How the numbers of a score head are returned.
+struct ScoreForm {
+  bool use_activation = true;     // as probabilities
+  std::vector<Prompt> firsts;     // of pairs, whose second texts are the prompts; one, or as many
+  std::int32_t top_n = 0;         // of a ranking: the best so many; 0: all
+  bool return_documents = false;  // in a ranking
+};
+
+// The fields of a request, not tokenized yet. `prompts` are those of all calls but chats.
 struct CompletionCall {
   bool chat = false;
   std::string model;                    // empty: the base model
@@ -56,19 +66,23 @@ struct CompletionCall {
   std::int32_t top_logprobs = 0;
   bool has_top_logprobs = false;
   EmbeddingForm embedding;           // embeddings
-  std::uint64_t pooled_numbers = 0;  // embeddings: in each
+  ScoreForm score;                   // classes, scores and rankings
+  std::uint64_t pooled_numbers = 0;  // at most so many in each result
 };
 
 inline constexpr unsigned kCompletions = 1;
 inline constexpr unsigned kChat = 2;
 inline constexpr unsigned kTokenize = 4;  // for requests that render a conversation
 inline constexpr unsigned kEmbeddings = 8;
+inline constexpr unsigned kClassify = 16;
+inline constexpr unsigned kScore = 32;
+inline constexpr unsigned kRerank = 64;
 
 struct RequestField {
   enum class Kind { boolean, integer, number, text, other };
 
   const char* name;
-  unsigned where;  // kCompletions | kChat | kTokenize | kEmbeddings
+  unsigned where;  // some of the constants above
   Kind kind;
   // integer, number
   double min = 0;

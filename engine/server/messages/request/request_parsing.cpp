@@ -191,6 +191,22 @@ MaybeError encode_bad_words(const CompletionCall& call, const TextCodec& text,
   return std::nullopt;
 }
 
+// Puts the first texts of pairs, which `field` has, before the second ones.
+MaybeError pair_up(const char* field, CompletionCall& call) {
+  std::vector<Prompt>& firsts = call.score.firsts;
+  if (firsts.empty()) return bad_field(field, "'{}' is required", field);
+  if (firsts.size() != 1 && firsts.size() != call.prompts.size()) {
+    return bad_field(field, "'{}' has {} texts and '{}' has {}: give one, or as many", field,
+                     firsts.size(), call.prompt_field, call.prompts.size());
+  }
+  std::shared_ptr<const std::string> first;
+  for (std::size_t i = 0; i < call.prompts.size(); ++i) {
+    if (i < firsts.size()) first = std::make_shared<const std::string>(*std::move(firsts[i].text));
+    call.prompts[i].first = first;
+  }
+  return std::nullopt;
+}
+
 constexpr std::int32_t kCompletionsDefault = 16;  // OpenAI's default for new tokens
 
 // Truncates the prompt to its last tokens if the request asks for it.
@@ -245,19 +261,27 @@ MaybeError parse_call(const json& body, bool chat, std::int32_t max_sequences, C
   return check_conversation(rules, call);
 }
 
-MaybeError parse_embeddings(const json& body, std::int32_t max_sequences, CompletionCall& call) {
-  call.prompt_field = "input";
-  call.request.pooling = Pooling::last;
-  if (auto error = take_fields(body, kEmbeddings, {}, call)) return error;
-  if (auto error = check_other_fields(body, kEmbeddings, 1)) return error;
+MaybeError parse_pooled(const json& body, unsigned where, std::int32_t max_sequences,
+                        CompletionCall& call) {
+  call.prompt_field = where == kScore ? "text_2" : where == kRerank ? "documents" : "input";
+  call.request.pooling = where == kEmbeddings ? Pooling::last
+                         : where == kClassify ? Pooling::classes
+                                              : Pooling::score;
+  call.score.return_documents = where == kRerank;
+  if (auto error = take_fields(body, where, {}, call)) return error;
+  if (auto error = check_other_fields(body, where, 1)) return error;
   call.max_tokens = 0;
-  call.request.num_logprobs = -1;
   if (call.prompts.empty()) {
-    return bad_field("input", "'input' is required: a string, strings, or token ids");
+    return bad_field(call.prompt_field, "'{}' is required: it has the texts", call.prompt_field);
   }
-  if (call.prompts.size() <= static_cast<std::size_t>(max_sequences)) return std::nullopt;
-  return bad_field("input", "'input' has {} texts, more than the {} that one request may have",
-                   call.prompts.size(), max_sequences);
+  if (call.prompts.size() > static_cast<std::size_t>(max_sequences)) {
+    return bad_field(call.prompt_field,
+                     "'{}' has {} texts, more than the {} that one request may have",
+                     call.prompt_field, call.prompts.size(), max_sequences);
+  }
+  if (where == kScore || where == kRerank)
+    return pair_up(where == kScore ? "text_1" : "query", call);
+  return std::nullopt;
 }
 
 MaybeError parse_conversation(const json& body, const ConversationRules& rules,
@@ -335,7 +359,8 @@ MaybeError make_requests(const CompletionCall& call, const TextCodec& text,
     if (call.chat) {
       if (auto error = encode_chat(call, text, request.prompt)) return error;
     } else if (const Prompt& prompt = call.prompts[i]; prompt.text) {
-      auto encoded = text.encode(*prompt.text, true);
+      auto encoded = prompt.first != nullptr ? text.encode_pair(*prompt.first, *prompt.text)
+                                             : text.encode(*prompt.text, true);
       if (!encoded) return to_api_error(encoded.status());
       request.prompt = std::move(*encoded);
     } else {

@@ -27,9 +27,10 @@ struct ConversationRules {
 // unknown field is ignored, with one warning in the log per name.
 MaybeError parse_call(const nlohmann::json& body, bool chat, std::int32_t max_sequences,
                       CompletionCall& call, const ConversationRules& rules = {});
-// Likewise for a call of embeddings: its requests have Pooling::last or mean, and no answer.
-MaybeError parse_embeddings(const nlohmann::json& body, std::int32_t max_sequences,
-                            CompletionCall& call);
+// Likewise for a call whose requests have pooling and no answer: kEmbeddings, kClassify, kScore or
+// kRerank.
+MaybeError parse_pooled(const nlohmann::json& body, unsigned where, std::int32_t max_sequences,
+                        CompletionCall& call);
 // Parses only the fields of the conversation, for /tokenize, and ignores all others.
 MaybeError parse_conversation(const nlohmann::json& body, const ConversationRules& rules,
                               CompletionCall& call);

@@ -96,12 +96,21 @@ const RequestField* find_rewritten(const std::string& name) {
   return found == fields.end() ? nullptr : &*found;
 }
 
+// The path below /v1/ of the first call of `where`.
+const char* path_of(unsigned where) {
+  constexpr std::pair<unsigned, const char*> kPaths[] = {
+      {kCompletions, "completions"}, {kChat, "chat/completions"}, {kEmbeddings, "embeddings"},
+      {kClassify, "classify"},       {kScore, "score"},           {kRerank, "rerank"}};
+  for (const auto& [call, path] : kPaths) {
+    if ((where & call) != 0) return path;
+  }
+  return "";
+}
+
 MaybeError check_other_field(const std::string& name, const json& value, unsigned where,
                              std::int32_t n) {
   constexpr std::size_t kMaxNameBytes = 64;  // longer names match no field
-  const char* const call = where == kChat         ? "chat"
-                           : where == kEmbeddings ? "embeddings"
-                                                  : "completions";
+  const char* const call = where == kChat ? "chat" : path_of(where);
   if (name.size() > kMaxNameBytes) {
     warn_unknown_field(call, name);
     return std::nullopt;
@@ -130,10 +139,7 @@ MaybeError check_other_field(const std::string& name, const json& value, unsigne
     return not_supported(name, json::array(), fmt::format("give '{}'", field->name));
   }
   ApiError error =
-      bad_field(name, "'{}' is a field of /v1/{}, not of this call", name,
-                (field->where & kCompletions) != 0 && where != kCompletions ? "completions"
-                : (field->where & kChat) != 0                               ? "chat/completions"
-                                                                            : "embeddings");
+      bad_field(name, "'{}' is a field of /v1/{}, not of this call", name, path_of(field->where));
   error.code = "not_supported";
   return error;
 }

@@ -374,6 +374,12 @@ TEST_F(PeftAdapter, IsTheSameUnderTheNamesOfTheWild) {
 TEST_F(PeftAdapter, TheDigestFollowsTheContents) {
   add_everywhere({"q_proj"});
   const std::string digest = load(lora({"q_proj"}))->digest;
+  add_matrix("base_model.model.score.weight", 2, base().hidden_size);
+  const std::string with_scores = load(lora({"q_proj"}))->digest;
+  EXPECT_NE(with_scores, digest);
+  tensors_["base_model.model.score.weight"].values[5] += 1;
+  EXPECT_NE(load(lora({"q_proj"}))->digest, with_scores);
+  tensors_.erase("base_model.model.score.weight");
   EXPECT_EQ(load(lora({"self_attn.q_proj"}))->digest, digest);
   Json louder = lora({"q_proj"});
   louder["lora_alpha"] = 16;

@@ -255,6 +255,32 @@ TEST_F(PeftAdapter, RefusesVocabulariesThatItsTensorsDoNotHave) {
   EXPECT_THAT(message_with("r", 4), HasSubstr("[50, 20]"));
 }
 
+TEST_F(PeftAdapter, RefusesScoreHeadsThatAreMissingOrDoNotFit) {
+  add_everywhere({"q_proj"});
+  const Json saved = {"classifier", "score"};
+  EXPECT_THAT(message_with("modules_to_save", saved), HasSubstr("score is saved"));
+  const std::string name = "base_model.model.score.weight";
+  add_matrix(name, 3, base().hidden_size);
+  EXPECT_EQ(message_with("modules_to_save", saved), "accepted");
+  EXPECT_EQ(message(lora({"q_proj"})), "accepted");
+  add_matrix("base_model.model.score.modules_to_save.default.weight", 3, base().hidden_size);
+  EXPECT_THAT(message_with("modules_to_save", saved), HasSubstr("two names"));
+  tensors_.erase("base_model.model.score.modules_to_save.default.weight");
+  add_matrix(name, 3, base().hidden_size + 1);
+  EXPECT_THAT(message_with("modules_to_save", saved), HasSubstr("the weight of score"));
+  add_matrix(name, kMaxLabels + 1, base().hidden_size);
+  EXPECT_THAT(message_with("modules_to_save", saved), HasSubstr("labels"));
+  tensors_[name] = {DType::f32, {base().hidden_size}, {}};
+  tensors_[name].values.resize(static_cast<std::size_t>(base().hidden_size));
+  EXPECT_THAT(message_with("modules_to_save", saved), HasSubstr("the weight of score"));
+  add_matrix(name, 3, base().hidden_size);
+  tensors_[name].values[7] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THAT(message_with("modules_to_save", saved), HasSubstr("NaN"));
+  add_matrix("base_model.model.score.lora_A.weight", 4, base().hidden_size);
+  add_matrix(name, 3, base().hidden_size);
+  EXPECT_THAT(message_with("modules_to_save", saved), HasSubstr("tensors for score"));
+}
+
 TEST_F(PeftAdapter, RefusesTensorsThatDoNotBelong) {
   add_everywhere({"q_proj"});
   const auto refused = [&](const std::string& name) {
