@@ -78,16 +78,16 @@ Result<std::string> choose_adapter(const std::string& wanted, std::vector<NamedA
 }
 
 // `own`: the adapter's templates; null: it has none of its own.
-Result<std::vector<TokenId>> encode_prompt(const CompletionCall& call, const EngineSetup& setup,
+Result<std::vector<TokenId>> encode_prompt(const CompletionCall& call, const TextCodec& codec,
                                            const ChatTemplates* own) {
-  if (!call.chat) return setup.tokenizer->encode(*call.prompts.front().text, true);
-  if (own == nullptr && setup.chat_templates == nullptr) {
+  if (!call.chat) return codec.encode(*call.prompts.front().text, true);
+  if (own == nullptr && !codec.has_chat_template()) {
     return invalid(
         "chat: this checkpoint has no chat template; leave --chat out, or give --chat-template "
         "FILE");
   }
-  TANDEM_ASSIGN(const std::string text, setup.text->render_chat(call.chat_input, {.adapter = own}));
-  return setup.text->encode_chat(text);
+  TANDEM_ASSIGN(const std::string text, codec.render_chat(call.chat_input, {.adapter = own}));
+  return codec.encode_chat(text);
 }
 
 struct Answer {
@@ -178,7 +178,8 @@ Result<int> generate(const EngineSettings& engine_settings, const GenerateSettin
   const auto own = engine_settings.chat_template.empty()
                        ? adapter_templates.find(*setup->engine, *setup->text, adapter)
                        : nullptr;
-  TANDEM_ASSIGN(request.prompt, encode_prompt(call, *setup, own.get()));
+  const auto text = text_with_adapter(*setup->text, *setup->engine, adapter);
+  TANDEM_ASSIGN(request.prompt, encode_prompt(call, *text, own.get()));
 
   signals->set_graceful(true);
   TANDEM_ASSIGN(const auto generation, setup->engine->submit(std::move(request)));

@@ -52,6 +52,7 @@ class WholeAnswer final : public DeferredResponse, private AnswerParts {
       choice.text += part.text;
       choice.logprobs.insert(choice.logprobs.end(), std::make_move_iterator(part.logprobs.begin()),
                              std::make_move_iterator(part.logprobs.end()));
+      choice.pooled = std::move(part.pooled);  // the last part has it
       choice.finish = part.finish;
       choice.stop_reason = std::move(part.stop_reason);
     };

@@ -63,8 +63,9 @@ class AnswerShape {
 struct AnswerJob {
   CompletionCall call;
   std::vector<GenerationRequest> requests;
-  std::string model;                // as in the request
-  std::vector<std::string> echoed;  // one per prompt, with echo
+  std::string model;                      // as in the request
+  std::vector<std::string> echoed;        // one per prompt, with echo
+  std::shared_ptr<const TextCodec> text;  // that the shape uses
   std::unique_ptr<AnswerShape> shape;
   LoggedCall logged;
   bool may_come_back = false;          // an absent adapter may return: tell the client to retry

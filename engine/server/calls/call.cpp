@@ -34,6 +34,10 @@ MaybeError CallContext::find_adapter(const std::string& asked, std::string& adap
   return std::nullopt;
 }
 
+std::shared_ptr<const TextCodec> CallContext::text_of(const std::string& adapter) const {
+  return text_with_adapter(*model().text, *model().service, adapter);
+}
+
 std::shared_ptr<const ChatTemplates> CallContext::templates_of(const std::string& adapter) {
   if (!model().adapters_have_templates) return nullptr;
   return adapter_templates.find(*model().service, *model().text, adapter);

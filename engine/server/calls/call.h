@@ -39,6 +39,8 @@ struct CallContext {
   const ServedModel& model() const;
   // Sets the adapter that a request names; empty for the base.
   MaybeError find_adapter(const std::string& asked, std::string& adapter) const;
+  // Returns the text of requests with this adapter (text_with_adapter).
+  std::shared_ptr<const TextCodec> text_of(const std::string& adapter) const;
   // Returns the chat templates for this adapter; null: use the base's.
   std::shared_ptr<const ChatTemplates> templates_of(const std::string& adapter);
   LoggedCall logged(const HttpRequest& request, const char* path, const std::string& adapter) const;

@@ -14,7 +14,8 @@ using nlohmann::json;
 
 // Sets up the request's tools for the served model: how calls are parsed, which special tokens stay
 // in the text for that, and the grammar of enforced calls.
-MaybeError plan_tools(const ServedModel& model, CompletionCall& call, ChatTools& tools) {
+MaybeError plan_tools(const ServedModel& model, const TextCodec& codec, CompletionCall& call,
+                      ChatTools& tools) {
   const ToolUse& use = call.tool_use;
   tools.parallel = use.parallel;
   tools.named = use.choice.kind == ToolChoice::Kind::named;
@@ -24,7 +25,7 @@ MaybeError plan_tools(const ServedModel& model, CompletionCall& call, ChatTools&
       format_of(use, detects ? model.detect_tool_format(own->sources()) : model.tool_format);
   tools.options.begins_with_call = begins_with_call(use, tools.options.format);
   for (const char* const marker : markers_of(tools.options.format)) {
-    const auto token = model.text->special_token(marker);
+    const auto token = codec.special_token(marker);
     if (!token || !call.request.skip_special_tokens) continue;
     tools.options.hidden.emplace_back(marker);
     call.request.kept_special_tokens.push_back(*token);
@@ -69,10 +70,11 @@ MaybeError make_chat_job(CallContext& context, const HttpRequest& request, const
   }
   std::string adapter;
   if (auto error = context.find_adapter(job.call.model, adapter)) return error;
+  job.text = context.text_of(adapter);
   job.call.adapter_templates = context.templates_of(adapter);
   ChatTools tools;
-  if (auto error = plan_tools(model, job.call, tools)) return error;
-  if (auto error = make_requests(job.call, *model.text, model.max_model_len, job.requests)) {
+  if (auto error = plan_tools(model, *job.text, job.call, tools)) return error;
+  if (auto error = make_requests(job.call, *job.text, model.max_model_len, job.requests)) {
     return error;
   }
   // The messages are in the prompt now.
@@ -82,7 +84,7 @@ MaybeError make_chat_job(CallContext& context, const HttpRequest& request, const
   job.model = job.call.model.empty() ? model.name : job.call.model;
   job.logged = context.logged(request, "/v1/chat/completions", adapter);
   job.may_come_back = model.fetch_adapter != nullptr;
-  job.shape = std::make_unique<ChatShape>(*model.text, job.requests.front(), job.call.logprobs,
+  job.shape = std::make_unique<ChatShape>(*job.text, job.requests.front(), job.call.logprobs,
                                           std::move(tools));
   return std::nullopt;
 }

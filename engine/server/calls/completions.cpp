@@ -57,7 +57,6 @@ class CompletionShape final : public AnswerShape {
 
 MaybeError make_completions_job(CallContext& context, const HttpRequest& request, const json& body,
                                 AnswerJob& job) {
-  const TextCodec& text = *context.model().text;
   job.call.request.sampling = context.model().sampling;
   if (auto error = parse_call(body, false, context.options.max_sequences_per_request, job.call,
                               {.bytes = request.body})) {
@@ -68,6 +67,8 @@ MaybeError make_completions_job(CallContext& context, const HttpRequest& request
   }
   std::string adapter;
   if (auto error = context.find_adapter(job.call.model, adapter)) return error;
+  job.text = context.text_of(adapter);
+  const TextCodec& text = *job.text;
   if (auto error = make_requests(job.call, text, context.model().max_model_len, job.requests)) {
     return error;
   }

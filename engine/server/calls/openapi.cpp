@@ -150,6 +150,7 @@ json adapters_schema() {
                                   {"digest", text},
                                   {"rank", count},
                                   {"modules", {{"type", "array"}, {"items", text}}},
+                                  {"labels", property("integer", "Of its score head; 0: none")},
                                   {"bytes", count},
                                   {"tier", {{"enum", {"disk", "host", "loading", "device"}}}},
                                   {"pinned", {{"type", "boolean"}}},

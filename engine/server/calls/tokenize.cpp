@@ -21,7 +21,6 @@ MaybeError take_model(const json& body, std::string& name) {
 }  // namespace
 
 HttpResponse calls::tokenize(CallContext& context, const HttpRequest& request, const json& body) {
-  const TextCodec& text = *context.model().text;
   const bool chat = body.contains("messages") && !body["messages"].is_null();
   std::string asked;
   std::string adapter;
@@ -29,6 +28,8 @@ HttpResponse calls::tokenize(CallContext& context, const HttpRequest& request, c
   bool with_strings = false;
   if (auto error = take_model(body, asked)) return error_response(*error);
   if (auto error = context.find_adapter(asked, adapter)) return error_response(*error);
+  const std::shared_ptr<const TextCodec> codec = context.text_of(adapter);
+  const TextCodec& text = *codec;
   if (auto error = take_bool(body, "add_special_tokens", add_special)) {
     return error_response(*error);
   }
@@ -66,11 +67,12 @@ HttpResponse calls::tokenize(CallContext& context, const HttpRequest& request, c
 }
 
 HttpResponse calls::detokenize(CallContext& context, const HttpRequest&, const json& body) {
-  const TextCodec& text = *context.model().text;
   std::string asked;
   std::string adapter;
   if (auto error = take_model(body, asked)) return error_response(*error);
   if (auto error = context.find_adapter(asked, adapter)) return error_response(*error);
+  const std::shared_ptr<const TextCodec> codec = context.text_of(adapter);
+  const TextCodec& text = *codec;
   const auto found = body.find("tokens");
   if (found == body.end() || !found->is_array()) {
     return error_response(bad_field("tokens", "'tokens' must be a list of token ids"));

@@ -1,12 +1,15 @@
 #include "engine/server/messages/text_codec.h"
 
 #include <atomic>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/check.h"
 #include "base/json/json_release.h"
 #include "engine/server/messages/conversation_rendering.h"
 #include "engine/server/messages/ordered_json.h"
+#include "engine/service/service.h"
 #include "engine/tokenizer/tokenizer.h"
 
 namespace tandem {
@@ -40,6 +43,12 @@ class TokenizerCodec final : public TextCodec {
   TokenizerCodec(const Tokenizer& tokenizer, const ChatTemplates* templates,
                  SpecialTokensInContent special_tokens)
       : tokenizer_(tokenizer), templates_(templates), special_tokens_(special_tokens) {}
+  TokenizerCodec(std::shared_ptr<const Tokenizer> tokenizer, const TokenizerCodec& like)
+      : own_(std::move(tokenizer)),
+        tokenizer_(*own_),
+        templates_(like.templates_),
+        special_tokens_(like.special_tokens_),
+        stopped_(like.stopped_) {}
 
   Result<std::vector<TokenId>> encode(std::string_view text, bool add_special) const override {
     return tokenizer_.encode(text, add_special);
@@ -66,6 +75,9 @@ class TokenizerCodec final : public TextCodec {
     const auto id = tokenizer_.token_to_id(text);
     return id && tokenizer_.is_special(*id) ? id : std::nullopt;
   }
+  std::shared_ptr<const TextCodec> with(std::shared_ptr<const Tokenizer> tokenizer) const override {
+    return std::make_shared<TokenizerCodec>(std::move(tokenizer), *this);
+  }
   const ChatTemplates* chat_templates() const override { return templates_; }
   Result<std::string> render_chat(const ChatInput& input, const ChatSource& source) const override {
     if (special_tokens_ == SpecialTokensInContent::tokens) return render(input, source);
@@ -86,11 +98,11 @@ class TokenizerCodec final : public TextCodec {
     const bool breaks = special_tokens_ == SpecialTokensInContent::text;
     return tokenizer_.encode(rendered, false, breaks ? kBreaker : std::string_view());
   }
-  void end_renderings() const override { stopped_ = true; }
+  void end_renderings() const override { *stopped_ = true; }
 
  private:
   Result<std::string> render(const ChatInput& input, const ChatSource& source) const {
-    const RenderLimits limits{.stopped = &stopped_};
+    const RenderLimits limits{.stopped = stopped_.get()};
     const ChatTemplates* templates = source.adapter == nullptr ? templates_ : source.adapter;
     if (!source.request.empty()) {
       TANDEM_ASSIGN(const auto own, templates == nullptr
@@ -105,10 +117,12 @@ class TokenizerCodec final : public TextCodec {
     return render_conversation(*chosen, input, limits);
   }
 
+  const std::shared_ptr<const Tokenizer> own_;  // null: another owns the tokenizer
   const Tokenizer& tokenizer_;
   const ChatTemplates* templates_;
   const SpecialTokensInContent special_tokens_;
-  mutable std::atomic<bool> stopped_ = false;
+  // Shared with codecs of other tokenizers.
+  const std::shared_ptr<std::atomic<bool>> stopped_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 }  // namespace
@@ -117,6 +131,16 @@ std::unique_ptr<TextCodec> make_text_codec(const Tokenizer& tokenizer,
                                            const ChatTemplates* templates,
                                            SpecialTokensInContent special_tokens) {
   return std::make_unique<TokenizerCodec>(tokenizer, templates, special_tokens);
+}
+
+std::shared_ptr<const TextCodec> text_with_adapter(const TextCodec& base,
+                                                   const GenerationService& service,
+                                                   const std::string& adapter) {
+  auto tokenizer = adapter.empty() ? nullptr : service.adapter_tokenizer(adapter);
+  auto own = tokenizer == nullptr ? nullptr : base.with(std::move(tokenizer));
+  return own != nullptr
+             ? own
+             : std::shared_ptr<const TextCodec>(std::shared_ptr<const TextCodec>(), &base);
 }
 
 }  // namespace tandem

@@ -15,6 +15,7 @@
 
 namespace tandem {
 
+class GenerationService;
 class Tokenizer;
 
 // The treatment of special tokens that are written out in a chat's messages, tools and documents.
@@ -49,6 +50,11 @@ class TextCodec {
   virtual bool says_nothing(std::span<const TokenId>, bool /*skip_special*/) const { return false; }
   // Nothing if the text is not a special token.
   virtual std::optional<TokenId> special_token(std::string_view text) const = 0;
+  // The same with another tokenizer, for requests with an adapter that has one. The original must
+  // outlive it. Null: there is only one.
+  virtual std::shared_ptr<const TextCodec> with(std::shared_ptr<const Tokenizer>) const {
+    return nullptr;
+  }
   // The checkpoint's templates; null if it has none.
   virtual const ChatTemplates* chat_templates() const { return nullptr; }
   virtual bool has_chat_template() const { return chat_templates() != nullptr; }
@@ -70,5 +76,11 @@ class TextCodec {
 std::unique_ptr<TextCodec> make_text_codec(
     const Tokenizer& tokenizer, const ChatTemplates* templates,
     SpecialTokensInContent special_tokens = SpecialTokensInContent::tokens);
+
+// Returns the text of requests with this adapter of `service`: by its tokenizer, if it has one,
+// else `base`, which must outlive the result. An empty name: `base`.
+std::shared_ptr<const TextCodec> text_with_adapter(const TextCodec& base,
+                                                   const GenerationService& service,
+                                                   const std::string& adapter);
 
 }  // namespace tandem

@@ -354,7 +354,9 @@ TEST_F(ApiTest, DescribesEveryRouteAndEveryOption) {
     }
   }
   for (const UnsupportedField& field : unsupported_fields()) {
-    const char* path = (field.where & kChat) != 0 ? "/v1/chat/completions" : "/v1/completions";
+    const char* path = (field.where & kChat) != 0          ? "/v1/chat/completions"
+                       : (field.where & kCompletions) != 0 ? "/v1/completions"
+                                                           : "/v1/rerank";
     const json said = options_of(path)[field.name]["description"];
     EXPECT_TRUE(said.is_string() && said.get<std::string>().starts_with("Not supported yet"))
         << field.name;

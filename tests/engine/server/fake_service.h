@@ -99,6 +99,7 @@ class FakeRun {
     OutputDelta delta;
     delta.index = index;
     delta.finish = reason;
+    if (request.pooling != Pooling::none) delta.pooled = {1};
     push(std::move(delta));
   }
   void fail(Status status) {
