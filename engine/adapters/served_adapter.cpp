@@ -16,7 +16,8 @@ std::int64_t unix_now_s() {
 
 // The home takes the bytes and the source from `contents`; the rest is kept.
 ServedAdapter::ServedAdapter(std::string name, Adapter contents, Adapter part, bool pinned,
-                             bool reloadable, std::shared_ptr<HostTier> host)
+                             bool reloadable, std::shared_ptr<HostTier> host,
+                             std::vector<ScaledAdapter> set)
     : name_(std::move(name)),
       pinned_(pinned),
       loaded_unix_(unix_now_s()),
@@ -24,6 +25,7 @@ ServedAdapter::ServedAdapter(std::string name, Adapter contents, Adapter part, b
             {contents.path, std::exchange(contents.source, nullptr)}, reloadable && !pinned,
             std::move(host)),
       contents_(std::move(contents)),
-      part_(std::move(part)) {}
+      part_(std::move(part)),
+      set_(std::move(set)) {}
 
 }  // namespace tandem

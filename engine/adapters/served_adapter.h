@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/adapters/adapter_home.h"
 #include "engine/adapters/host_tier.h"
@@ -16,13 +17,23 @@
 
 namespace tandem {
 
+class ServedAdapter;
+using AdapterLease = std::shared_ptr<ServedAdapter>;
+
+// An adapter of a set, whose delta counts `scale` times.
+struct ScaledAdapter {
+  AdapterLease adapter;
+  float scale = 1;
+  friend bool operator==(const ScaledAdapter&, const ScaledAdapter&) = default;
+};
+
 // Thread-safe.
 class ServedAdapter {
  public:
-  // `contents` has bytes in the host tier. `part`: device_layout() of it. `reloadable`: its folder
-  // can restore the bytes.
+  // `contents` has bytes in the host tier, or none yet. `part`: device_layout() of it.
+  // `reloadable`: its folder, or the adapters of `set`, can restore the bytes.
   ServedAdapter(std::string name, Adapter contents, Adapter part, bool pinned, bool reloadable,
-                std::shared_ptr<HostTier> host);
+                std::shared_ptr<HostTier> host, std::vector<ScaledAdapter> set = {});
 
   const std::string& name() const { return name_; }
   const Adapter& contents() const { return contents_; }  // without its bytes
@@ -31,6 +42,8 @@ class ServedAdapter {
   std::uint64_t device_bytes() const { return part_.num_bytes; }
   bool pinned() const { return pinned_; }
   std::int64_t loaded_unix() const { return loaded_unix_; }
+  // The adapters whose sum it is (adapter_sum.h); empty: it is no sum.
+  const std::vector<ScaledAdapter>& set() const { return set_; }
   Residency residency() const { return home_.state().now(); }
   std::string path() const { return home_.folder().path; }
 
@@ -54,8 +67,8 @@ class ServedAdapter {
   AdapterHome home_;
   const Adapter contents_;
   const Adapter part_;
+  const std::vector<ScaledAdapter> set_;
   std::atomic<bool> retired_{false};
 };
-using AdapterLease = std::shared_ptr<ServedAdapter>;
 
 }  // namespace tandem

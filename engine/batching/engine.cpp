@@ -250,6 +250,10 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
     if (context->adapter == nullptr) {
       return error(StatusCode::not_found, "adapter '{}' is not loaded", request.adapter);
     }
+  } else if (!request.adapters.empty()) {
+    TANDEM_ASSIGN(context->adapter, adapters_->find_sum(request.adapters));
+  }
+  if (context->adapter != nullptr) {
     const std::optional<std::int64_t> from =
         find_invocation(context->adapter->contents().invocation, request.prompt);
     if (!from) context->adapter = nullptr;  // the base model answers, whatever the name
@@ -297,6 +301,9 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
     if (context->adapter != nullptr) {
       ServedAdapter& adapter = *context->adapter;
       (is_cold ? adapter.cold_starts : adapter.hits).fetch_add(1, std::memory_order_relaxed);
+      for (const auto& [each, scale] : adapter.set()) {
+        (is_cold ? each->cold_starts : each->hits).fetch_add(1, std::memory_order_relaxed);
+      }
     }
     return sequences;
   }));
@@ -350,6 +357,12 @@ bool Engine::has_adapter(const std::string& name) const {
 std::vector<AdapterInfo> Engine::adapters() const {
   std::vector<AdapterInfo> result;
   for (const AdapterLease& lease : adapters_->list()) result.push_back(describe(*lease));
+  return result;
+}
+
+std::vector<AdapterInfo> Engine::adapter_sets() const {
+  std::vector<AdapterInfo> result;
+  for (const AdapterLease& lease : adapters_->sums()) result.push_back(describe(*lease));
   return result;
 }
 
