@@ -24,11 +24,14 @@ HttpResponse calls::tokenize(CallContext& context, const HttpRequest& request, c
   const TextCodec& text = *context.model().text;
   const bool chat = body.contains("messages") && !body["messages"].is_null();
   std::string asked;
+  GenerationRequest named;
   std::string adapter;
   bool add_special = true;
   bool with_strings = false;
   if (auto error = take_model(body, asked)) return error_response(*error);
-  if (auto error = context.find_adapter(asked, adapter)) return error_response(*error);
+  if (auto error = context.find_adapters(asked, named, adapter)) {
+    return error_response(*error);
+  }
   if (auto error = take_bool(body, "add_special_tokens", add_special)) {
     return error_response(*error);
   }
@@ -68,9 +71,12 @@ HttpResponse calls::tokenize(CallContext& context, const HttpRequest& request, c
 HttpResponse calls::detokenize(CallContext& context, const HttpRequest&, const json& body) {
   const TextCodec& text = *context.model().text;
   std::string asked;
+  GenerationRequest named;
   std::string adapter;
   if (auto error = take_model(body, asked)) return error_response(*error);
-  if (auto error = context.find_adapter(asked, adapter)) return error_response(*error);
+  if (auto error = context.find_adapters(asked, named, adapter)) {
+    return error_response(*error);
+  }
   const auto found = body.find("tokens");
   if (found == body.end() || !found->is_array()) {
     return error_response(bad_field("tokens", "'tokens' must be a list of token ids"));

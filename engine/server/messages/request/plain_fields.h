@@ -15,6 +15,7 @@ namespace tandem {
 bool take_tokens(const nlohmann::json& list, std::vector<TokenId>& tokens);
 
 bool take_prompt(const nlohmann::json& value, CompletionCall& call, std::string& reason);
+bool take_adapters(const nlohmann::json& value, CompletionCall& call, std::string& reason);
 bool take_stop(const nlohmann::json& value, CompletionCall& call, std::string& reason);
 bool take_logit_bias(const nlohmann::json& value, CompletionCall& call, std::string& reason);
 bool take_stream_options(const nlohmann::json& value, CompletionCall& call, std::string& reason);
