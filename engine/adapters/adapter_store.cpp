@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <exception>
 #include <utility>
@@ -15,6 +16,8 @@
 #include "base/threads/thread_cpus.h"
 #include "engine/adapters/adapter_strips.h"
 #include "engine/adapters/base_name.h"
+#include "engine/loader/adapter_layout.h"
+#include "engine/loader/adapter_sum.h"
 #include "engine/loader/peft/peft_source.h"
 #include "shm/region.h"
 
@@ -69,6 +72,8 @@ Result<std::unique_ptr<AdapterStore>> AdapterStore::create(Device& device, const
   }
   TANDEM_ASSIGN(store->host_,
                 HostTier::create(device, options.host_tier_bytes, options.host_tier_nodes));
+  store->sets_ = std::make_unique<AdapterSets>(store->spec_, options.max_rank, options.num_devices,
+                                               store->host_);
   store->reader_ = std::thread([raw = store.get()] { raw->read_loop(); });
   return store;
 }
@@ -214,6 +219,7 @@ Status AdapterStore::publish(const std::string& name, Adapter adapter,
   }
   if (holder != nullptr) {
     holder->retire();
+    sets_->forget_retired();
     tell();
   }
   return {};
@@ -231,6 +237,7 @@ Status AdapterStore::unload(const std::string& name) {
     names_.erase(it);
   }
   last->retire();
+  sets_->forget_retired();
   last.reset();
   tell();
   return {};
@@ -264,6 +271,32 @@ AdapterLease AdapterStore::find(const std::string& name) const {
   const std::lock_guard lock(names_mutex_);
   const auto it = names_.find(name);
   return it == names_.end() ? nullptr : it->second;
+}
+
+Result<AdapterLease> AdapterStore::find_sum(std::span<const AdapterPart> parts) {
+  if (parts.empty() || parts.size() > kMostAdapterParts) {
+    return invalid("a request takes 1 to {} adapters, not {}", kMostAdapterParts, parts.size());
+  }
+  std::vector<ScaledAdapter> adapters;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const auto& [name, scale] = parts[i];
+    if (!std::isfinite(scale)) return invalid("the scale of adapter '{}' is not finite", name);
+    if (std::ranges::find(parts.first(i), name, &AdapterPart::name) != parts.first(i).end()) {
+      return invalid("adapter '{}' is given twice", name);
+    }
+    AdapterLease adapter = find(name);
+    if (adapter == nullptr) {
+      return error(StatusCode::not_found, "adapter '{}' is not loaded", name);
+    }
+    if (scale != 0) adapters.push_back({std::move(adapter), scale});
+  }
+  if (adapters.empty()) return AdapterLease();
+  if (adapters.size() == 1 && adapters.front().scale == 1) return adapters.front().adapter;
+  sets_->forget_retired();  // an adapter that failed to arrive
+  bool changed = false;
+  Result<AdapterLease> sum = sets_->find(std::move(adapters), &changed);
+  if (changed) tell();
+  return sum;
 }
 
 std::vector<AdapterLease> AdapterStore::list() const {
@@ -383,26 +416,66 @@ Status AdapterStore::read_again(ServedAdapter& adapter) {
   TANDEM_ASSIGN(const AdapterBytes bytes, take_when_free(*host_, with_words(known.num_bytes)));
   const auto reading = std::make_shared<AdapterReading>(known, bytes.get(), next_generation());
   std::atomic<bool> shown{false};  // relaxed: it publishes nothing
+  const auto layer_there = [&](std::size_t layer) {
+    reading->layer_there(layer);
+    if (reading->rest() > AdapterReading::kNear ||
+        shown.exchange(true, std::memory_order_relaxed)) {
+      return;
+    }
+    reading->show();
+    adapter.home().put(bytes, reading);
+    tell();
+  };
+  TANDEM_TRY(adapter.set().empty() ? read_folder(adapter, bytes.get(), layer_there)
+                                   : read_sum(adapter, bytes.get(), layer_there));
+  if (!shown.load(std::memory_order_relaxed)) adapter.home().put(bytes);
+  return {};
+}
+
+Status AdapterStore::read_folder(ServedAdapter& adapter, std::byte* target,
+                                 const LayerThere& layer_there) {
   const AdapterHome::Folder folder = adapter.home().folder();
-  const Result<RereadOutcome> read = reread_peft_adapter(
-      folder.path, spec_, known, folder.source, *team_, bytes.get(),
-      [&](std::size_t layer) {
-        reading->layer_there(layer);
-        if (reading->rest() > AdapterReading::kNear ||
-            shown.exchange(true, std::memory_order_relaxed)) {
-          return;
-        }
-        reading->show();
-        adapter.home().put(bytes, reading);
-        tell();
-      },
-      options_.now_ns(), options_.links);
+  const Result<RereadOutcome> read =
+      reread_peft_adapter(folder.path, spec_, adapter.contents(), folder.source, *team_, target,
+                          layer_there, options_.now_ns(), options_.links);
   TANDEM_TRY(explain(adapter, read));
   // relaxed: it counts, and publishes nothing
   if (read->hashed) hashed_reads_.fetch_add(1, std::memory_order_relaxed);
   if (read->source != folder.source) adapter.home().set_source({folder.path, read->source});
-  if (!shown.load(std::memory_order_relaxed)) adapter.home().put(bytes);
   return {};
+}
+
+Status AdapterStore::read_sum(const ServedAdapter& sum, std::byte* target,
+                              const LayerThere& layer_there) {
+  std::vector<AdapterBytes> held;  // the host tier keeps them meanwhile
+  std::vector<const std::byte*> bytes;
+  for (const ScaledAdapter& each : sum.set()) {
+    TANDEM_ASSIGN(held.emplace_back(), bytes_of(*each.adapter));
+    bytes.push_back(held.back().get());
+  }
+  const std::vector<SummedAdapter> parts = parts_of_set(sum.set());
+  team_->run(sum.contents().layers.size(), [&](std::size_t layer, std::size_t) {
+    const std::span<const AdapterMatrix> matrices = sum.contents().layers[layer];
+    if (std::ranges::none_of(matrices, [](const auto& matrix) { return matrix.rank > 0; })) return;
+    sum_layer(spec_, sum.contents(), parts, bytes, layer, target);
+    layer_there(layer);
+  });
+  return {};
+}
+
+// Those in the host tier; else the folder is read into other memory, as room in the tier may have
+// to be waited for while other parts of a sum are held there.
+Result<AdapterBytes> AdapterStore::bytes_of(ServedAdapter& adapter) {
+  AdapterHome::Copy copy = adapter.home().copy();
+  if (copy.bytes != nullptr) {
+    if (copy.reading != nullptr) TANDEM_TRY(copy.reading->wait());
+    return std::move(copy.bytes);
+  }
+  Adapter memory;
+  memory.num_bytes = adapter.contents().num_bytes;
+  TANDEM_TRY(allocate_bytes(memory));
+  TANDEM_TRY(read_folder(adapter, memory.bytes.get(), [](std::size_t) {}));
+  return std::move(memory.bytes);
 }
 
 Status AdapterStore::explain(const ServedAdapter& adapter, const Result<RereadOutcome>& read) {

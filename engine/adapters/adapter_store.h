@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -23,6 +24,7 @@
 #include "base/file/file.h"
 #include "base/status.h"
 #include "cpu_lora/topology/plan/reader_plan.h"
+#include "engine/adapters/adapter_sets.h"
 #include "engine/adapters/adapter_tokenizers.h"
 #include "engine/adapters/cold_start_log.h"
 #include "engine/adapters/host_tier.h"
@@ -83,7 +85,12 @@ class AdapterStore {
   Status unload(const std::string& name);
 
   AdapterLease find(const std::string& name) const;  // null: no such adapter
-  std::vector<AdapterLease> list() const;            // ordered by name
+  // The adapter whose delta is the sum of these (adapter_sets.h), which is loaded like one whose
+  // bytes have left the host tier; null if no scale but 0 is left. not_found names an adapter that
+  // is not loaded; invalid_argument says why there is no sum.
+  Result<AdapterLease> find_sum(std::span<const AdapterPart> parts);
+  std::vector<AdapterLease> sums() const { return sets_->list(); }
+  std::vector<AdapterLease> list() const;  // ordered by name
   // As GenerationService::adapter_folder().
   AdapterFolder folder_of(const std::string& name) const;
   // As GenerationService::open_adapter_file().
@@ -120,6 +127,10 @@ class AdapterStore {
   std::size_t with_words(std::size_t num_bytes) const;
   void warn_of_other_base(const std::string& name, const Adapter& adapter);
   Status read_again(ServedAdapter& adapter);
+  using LayerThere = std::function<void(std::size_t layer)>;
+  Status read_folder(ServedAdapter& adapter, std::byte* target, const LayerThere& layer_there);
+  Status read_sum(const ServedAdapter& sum, std::byte* target, const LayerThere& layer_there);
+  Result<AdapterBytes> bytes_of(ServedAdapter& adapter);
   void read_and_tell(ServedAdapter& adapter) noexcept;
   static Status explain(const ServedAdapter& adapter, const Result<RereadOutcome>& read);
   void read_loop();
@@ -131,6 +142,7 @@ class AdapterStore {
   DType dtype_ = DType::f32;
   AdapterStoreOptions options_;
   std::shared_ptr<HostTier> host_;
+  std::unique_ptr<AdapterSets> sets_;
   std::function<void()> news_;
   std::unique_ptr<AdapterTokenizers> tokenizers_;  // null: without the base's
   std::mutex load_mutex_;           // one load at a time, from its memory to its name

@@ -17,7 +17,8 @@ std::int64_t unix_now_s() {
 // The home takes the bytes and the source from `contents`; the rest is kept.
 ServedAdapter::ServedAdapter(std::string name, Adapter contents, Adapter part, bool pinned,
                              bool reloadable, std::shared_ptr<HostTier> host,
-                             std::shared_ptr<const Tokenizer> tokenizer)
+                             std::shared_ptr<const Tokenizer> tokenizer,
+                             std::vector<ScaledAdapter> set)
     : name_(std::move(name)),
       pinned_(pinned),
       loaded_unix_(unix_now_s()),
@@ -26,6 +27,7 @@ ServedAdapter::ServedAdapter(std::string name, Adapter contents, Adapter part, b
             std::move(host)),
       contents_(std::move(contents)),
       part_(std::move(part)),
-      tokenizer_(std::move(tokenizer)) {}
+      tokenizer_(std::move(tokenizer)),
+      set_(std::move(set)) {}
 
 }  // namespace tandem

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/adapters/adapter_home.h"
 #include "engine/adapters/host_tier.h"
@@ -16,16 +17,27 @@
 
 namespace tandem {
 
+class ServedAdapter;
 class Tokenizer;
+using AdapterLease = std::shared_ptr<ServedAdapter>;
+
+// An adapter of a set, whose delta counts `scale` times.
+struct ScaledAdapter {
+  AdapterLease adapter;
+  float scale = 1;
+  friend bool operator==(const ScaledAdapter&, const ScaledAdapter&) = default;
+};
 
 // Thread-safe.
 class ServedAdapter {
  public:
-  // `contents` has bytes in the host tier. `part`: device_layout() of it. `reloadable`: its folder
-  // can restore the bytes. `tokenizer`: null for the base's.
+  // `contents` has bytes in the host tier, or none yet. `part`: device_layout() of it.
+  // `reloadable`: its folder, or the adapters of `set`, can restore the bytes. `tokenizer`: null
+  // for the base's.
   ServedAdapter(std::string name, Adapter contents, Adapter part, bool pinned, bool reloadable,
                 std::shared_ptr<HostTier> host,
-                std::shared_ptr<const Tokenizer> tokenizer = nullptr);
+                std::shared_ptr<const Tokenizer> tokenizer = nullptr,
+                std::vector<ScaledAdapter> set = {});
 
   const std::string& name() const { return name_; }
   const Adapter& contents() const { return contents_; }  // without its bytes
@@ -36,6 +48,8 @@ class ServedAdapter {
   const std::shared_ptr<const Tokenizer>& tokenizer() const { return tokenizer_; }
   bool pinned() const { return pinned_; }
   std::int64_t loaded_unix() const { return loaded_unix_; }
+  // The adapters whose sum it is (adapter_sum.h); empty: it is no sum.
+  const std::vector<ScaledAdapter>& set() const { return set_; }
   Residency residency() const { return home_.state().now(); }
   std::string path() const { return home_.folder().path; }
 
@@ -60,8 +74,8 @@ class ServedAdapter {
   const Adapter contents_;
   const Adapter part_;
   const std::shared_ptr<const Tokenizer> tokenizer_;
+  const std::vector<ScaledAdapter> set_;
   std::atomic<bool> retired_{false};
 };
-using AdapterLease = std::shared_ptr<ServedAdapter>;
 
 }  // namespace tandem

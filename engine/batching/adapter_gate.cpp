@@ -29,7 +29,8 @@ std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
     if (residency == Residency::resident || residency == Residency::loading) continue;
     switch (turn.reserve(adapter)) {
       case DeviceTier::Start::on_its_way:
-        if (keeps_all(mode_)) device_->holds().keep(*adapter);
+        // Sets come and go without being unloaded.
+        if (keeps_all(mode_) && adapter->set().empty()) device_->holds().keep(*adapter);
         break;
       case DeviceTier::Start::busy:
         busy = true;

@@ -257,6 +257,8 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
     if (context->adapter == nullptr) {
       return error(StatusCode::not_found, "adapter '{}' is not loaded", request.adapter);
     }
+  } else if (!request.adapters.empty()) {
+    TANDEM_ASSIGN(context->adapter, adapters_->find_sum(request.adapters));
   }
   const ModelSpec& config = model().spec();
   const std::int64_t vocab_size = vocabulary_of(context->adapter, config);
@@ -320,6 +322,9 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
     if (context->adapter != nullptr) {
       ServedAdapter& adapter = *context->adapter;
       (is_cold ? adapter.cold_starts : adapter.hits).fetch_add(1, std::memory_order_relaxed);
+      for (const auto& [each, scale] : adapter.set()) {
+        (is_cold ? each->cold_starts : each->hits).fetch_add(1, std::memory_order_relaxed);
+      }
     }
     return sequences;
   }));
@@ -412,6 +417,12 @@ std::shared_ptr<const Tokenizer> Engine::adapter_tokenizer(const std::string& na
 std::vector<AdapterInfo> Engine::adapters() const {
   std::vector<AdapterInfo> result;
   for (const AdapterLease& lease : adapters_->list()) result.push_back(describe(*lease));
+  return result;
+}
+
+std::vector<AdapterInfo> Engine::adapter_sets() const {
+  std::vector<AdapterInfo> result;
+  for (const AdapterLease& lease : adapters_->sums()) result.push_back(describe(*lease));
   return result;
 }
 

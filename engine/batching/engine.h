@@ -68,6 +68,7 @@ class Engine final : public GenerationService {
                              const std::string& digest);
   Status unload_adapter(const std::string& name) override;
   std::vector<AdapterInfo> adapters() const override;
+  std::vector<AdapterInfo> adapter_sets() const override;
   EngineStats stats() const override;
   bool has_adapter(const std::string& name) const override;
   AdapterFolder adapter_folder(const std::string& name) const override {

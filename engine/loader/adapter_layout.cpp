@@ -30,7 +30,19 @@ bool sha256(const void* data, std::size_t size, void* hash) {
                     nullptr) == 1;
 }
 
+Status no_hash() {
+  return error(StatusCode::internal, "OpenSSL cannot compute SHA-256");
+}
+
 }  // namespace
+
+Result<std::string> digest_of(std::string_view text) {
+  std::array<unsigned char, kHashBytes> hash{};
+  if (!sha256(text.data(), text.size(), hash.data())) return no_hash();
+  std::string digest;
+  for (std::size_t i = 0; i < 16; ++i) digest += fmt::format("{:02x}", hash[i]);
+  return digest;
+}
 
 AdapterMatrix& append_matrix(Adapter& adapter, const ModelSpec& spec, std::int64_t layer,
                              std::size_t module, std::int64_t rank, bool has_bias) {
@@ -121,13 +133,8 @@ void AdapterDigest::add(std::size_t index, const std::byte* bytes) {
 }
 
 Result<std::string> AdapterDigest::finish() const {
-  std::array<unsigned char, kHashBytes> hash{};
-  if (!sha256(text_.data(), text_.size(), hash.data()) || !good_) {
-    return error(StatusCode::internal, "OpenSSL cannot compute SHA-256");
-  }
-  std::string digest;
-  for (std::size_t i = 0; i < 16; ++i) digest += fmt::format("{:02x}", hash[i]);
-  return digest;
+  if (!good_) return no_hash();
+  return digest_of(text_);
 }
 
 Status set_digest(Adapter& adapter) {

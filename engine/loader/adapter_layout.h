@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "engine/loader/adapter.h"
@@ -22,6 +23,9 @@ AdapterMatrix& append_matrix(Adapter& adapter, const ModelSpec& spec, std::int64
 
 // Allocates num_bytes uninitialised bytes, from the heap if `allocate` is null.
 Status allocate_bytes(Adapter& adapter, const AllocateBytes& allocate = nullptr);
+
+// The hash that digests are: of a text, 32 hex digits.
+Result<std::string> digest_of(std::string_view text);
 
 // Computes the digest of an adapter from its layout and from pieces of its bytes, which any threads
 // may add in any order. The hash is cryptographic because cached results are looked up by it:

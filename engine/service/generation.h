@@ -2,10 +2,14 @@
 // a benchmark) and the engine.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,8 +75,27 @@ struct GeneratedBefore {
   bool is_over = false;         // the continuation has ended, and its end has been reported
 };
 
+// An adapter of several that answer one request together.
+struct AdapterPart {
+  std::string name;
+  float scale = 1;  // of its delta, on top of its own alpha / r; finite
+  friend bool operator==(const AdapterPart&, const AdapterPart&) = default;
+};
+inline constexpr std::size_t kMostAdapterParts = 8;
+// "a+b", or "a*0.5+b" with a scale other than 1.
+inline std::string name_of(std::span<const AdapterPart> parts) {
+  std::string name;
+  for (const auto& [adapter, scale] : parts) {
+    if (!name.empty()) name += '+';
+    name += scale == 1 ? adapter : fmt::format("{}*{}", adapter, scale);
+  }
+  return name;
+}
+
 struct GenerationRequest {
-  std::string adapter;  // empty: the base model
+  std::string adapter;  // empty: the base model, or `adapters`
+  // If not empty, the sum of these adapters' deltas is added; `adapter` is empty then.
+  std::vector<AdapterPart> adapters;
   std::vector<TokenId> prompt;
   SamplingParams sampling;
   TextConstraint constraint;

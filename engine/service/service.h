@@ -150,6 +150,8 @@ class GenerationService {
   // Running requests keep the adapter until they end; new requests get not_found at once.
   virtual Status unload_adapter(const std::string& name) = 0;
   virtual std::vector<AdapterInfo> adapters() const = 0;
+  // The sets of adapters that requests named together, as far as they are kept ("a+b").
+  virtual std::vector<AdapterInfo> adapter_sets() const { return {}; }
   virtual EngineStats stats() const = 0;
   virtual bool has_adapter(const std::string& name) const = 0;
   virtual AdapterFolder adapter_folder(const std::string& /*name*/) const { return {}; }

@@ -227,8 +227,15 @@ Result<int> serve(const EngineSettings& engine_settings, const ServerSettings& s
   model.engine_id = engine_id;
   model.refused_adapters = setup->refused_adapters;
   TANDEM_ASSIGN(model.base_identity, identify_base(engine_settings, server_settings, *setup));
-  model.adapter_digest = [engine = setup->engine.get()](const std::string& name) {
-    const AdapterLease adapter = engine->adapter_store().find(name);
+  model.adapter_digest = [engine = setup->engine.get()](const std::string& name,
+                                                        std::span<const AdapterPart> parts) {
+    AdapterStore& store = engine->adapter_store();
+    AdapterLease adapter;
+    if (parts.empty()) {
+      adapter = store.find(name);
+    } else if (Result<AdapterLease> sum = store.find_sum(parts)) {
+      adapter = *std::move(sum);
+    }
     return adapter == nullptr
                ? nullptr
                : std::shared_ptr<const std::string>(adapter, &adapter->contents().digest);

@@ -17,16 +17,19 @@ constexpr std::array<std::int32_t, 25> kDecodeRows = {1,   2,   4,   8,   16,  2
 constexpr std::array<std::int32_t, 6> kDecodeRanks = {16, 32, 64, 128, 256, 512};
 // Steps with higher ranks are so rare that their graphs are recorded where they first occur.
 constexpr std::int32_t kMostRecordedRank = 512;
-// The sites of most adapters, those within layers, and all sites, where adapters may also have
-// biases. The first two are recorded beforehand with every bound of the rank.
-constexpr std::array<SiteSet, 3> kDecodeSites = {
-    SiteSet{Site::qkv},
-    SiteSet{Site::qkv, Site::o, Site::gate_up, Site::down, Site::layer_inputs, Site::input_gate,
-            Site::input_projection},
-    SiteSet::all()};
+// The sites of most adapters, and those within layers, each recorded with every bound of the rank.
+constexpr std::array<SiteSet, 2> kDecodeSites = {
+    SiteSet{Site::qkv}, SiteSet{Site::qkv, Site::o, Site::gate_up, Site::down, Site::layer_inputs,
+                                Site::input_gate, Site::input_projection}};
 
+// Sites outside of layers are in the bound only if an adapter has modules there, as each costs an
+// operation.
 SiteSet bound_of(SiteSet sites) {
-  return *std::ranges::find_if(kDecodeSites, [&](SiteSet bound) { return bound.has_all(sites); });
+  for (const SiteSet bound : kDecodeSites) {
+    if (bound.has_all(sites)) return bound;
+  }
+  sites.add(kDecodeSites.back());
+  return sites;
 }
 
 }  // namespace
@@ -54,9 +57,11 @@ bool DecodeGraphs::pad(StepBatch& batch) const {
   const std::int32_t rows = bound_of(buckets_, std::max(batch.num_rows(), batch.num_samples()));
   if (rows == 0) return false;
   const std::int32_t rank = batch.max_rank();
-  SiteSet sites = batch.has_bias() ? SiteSet::all() : batch.adapted();
+  SiteSet sites = batch.adapted();
   sites.add(batch.halved());
-  batch.pad(bounds(rows, rank == 0 ? 0 : bound_of(ranks_, rank), bound_of(sites)));
+  StepBounds padded = bounds(rows, rank == 0 ? 0 : bound_of(ranks_, rank), bound_of(sites));
+  padded.has_bias = batch.has_bias();
+  batch.pad(padded);
   return true;
 }
 
@@ -65,7 +70,7 @@ Result<Graph*> DecodeGraphs::find_or_record(Stream& stream, const StepInput& inp
   TANDEM_CHECK(input.padded, "{} rows", input.num_rows);
   const bool adapted = input.num_segments > 0;
   const Key key(input.num_rows, adapted ? input.max_rank : 0, adapted ? input.adapted : SiteSet(),
-                adapted ? input.halved : SiteSet());
+                adapted ? input.halved : SiteSet(), adapted && input.has_bias);
   auto found = graphs_.find(key);
   if (found == graphs_.end()) {
     model_->plan_attention(stream, input, *cache_);
@@ -103,8 +108,8 @@ Status DecodeGraphs::record_usual(Stream& stream, StepBatch& batch, const Adapte
   for (const std::int32_t rank : ranks) {
     for (const std::int32_t rows : buckets_) {
       for (const SiteSet sites : kDecodeSites) {
-        const bool is_rare = sites == SiteSet::all();
-        if ((rank == 0) == is_rare) TANDEM_TRY(record(rows, rank, sites));
+        TANDEM_TRY(record(rows, rank, sites));
+        if (rank == 0) break;  // they make no difference
       }
     }
   }

@@ -47,8 +47,8 @@ class DecodeGraphs {
   std::size_t num_recorded() const { return graphs_.size(); }
 
  private:
-  // Rows, bound of the rank, sites with modules, halved sites.
-  using Key = std::tuple<std::int32_t, std::int32_t, SiteSet, SiteSet>;
+  // Rows, bound of the rank, sites with modules, halved sites, biases.
+  using Key = std::tuple<std::int32_t, std::int32_t, SiteSet, SiteSet, bool>;
   StepBounds bounds(std::int32_t rows, std::int32_t max_rank, SiteSet adapted) const;
   Result<Graph*> find_or_record(Stream& stream, const StepInput& input,
                                 const AdapterTable& adapters);

@@ -271,7 +271,7 @@ void StepBatch::pad(const StepBounds& bounds) {
                num_rows(), num_sequences(), num_groups());
   TANDEM_CHECK(bounds.max_rank >= max_rank(), "rank {} for {}", bounds.max_rank, max_rank());
   TANDEM_CHECK(bounds.adapted.has_all(adapted()), "an adapter with modules at other sites");
-  TANDEM_CHECK(bounds.adapted == SiteSet::all() || !has_bias(), "an adapter with biases");
+  TANDEM_CHECK(bounds.has_bias || !has_bias(), "an adapter with biases");
   bounds_ = bounds;
 }
 
@@ -332,7 +332,7 @@ StepInput StepBatch::pack(std::byte* pinned, Used& used) const {
   }
   input.max_rank = max_rank();
   input.adapted = bounds_.rows > 0 ? bounds_.adapted : adapted();
-  input.has_bias = bounds_.rows > 0 ? bounds_.adapted == SiteSet::all() : has_bias();
+  input.has_bias = bounds_.rows > 0 ? bounds_.has_bias : has_bias();
   input.halved = halved_;
   for (const LoraSegment& segment : segments_) {
     input.max_count = std::max(input.max_count, segment.count);

@@ -76,7 +76,7 @@ struct StepInput {
   std::int32_t max_rank = 0;   // of any segment, or a bound
   std::int32_t max_count = 0;  // rows of the largest segment; padded: all rows
   SiteSet adapted;             // sites where adapters have modules, or a bound
-  bool has_bias = false;       // an adapter has biases; padded: may have, if `adapted` is all
+  bool has_bias = false;       // an adapter has biases, or may have
   // Rows and segments as above, for a batch of only the rows with logits: for the head, and, in a
   // step without padding, for all behind the last layer's attention, where Model drops other rows.
   std::int32_t num_sampled_lora_rows = 0;

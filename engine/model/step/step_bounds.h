@@ -16,6 +16,7 @@ struct StepBounds {
   std::int32_t max_rank = 0;         // 0: no adapters
   std::int32_t max_kv_len = 0;       // keys of the longest sequence
   SiteSet adapted = SiteSet::all();  // sites where adapters may have modules
+  bool has_bias = false;             // whether adapters may have biases
 };
 
 // The values below `last` of ascending `values`, then `last`; empty if `last` is 0.

@@ -93,6 +93,27 @@ json learned_json(const LearnedCosts& learned) {
           {"worker_wake_seconds", learned.worker_wake_s}};
 }
 
+json list_of(const std::vector<AdapterInfo>& adapters) {
+  json list = json::array();
+  for (const AdapterInfo& adapter : adapters) {
+    list.push_back({{"name", adapter.name},
+                    {"path", adapter.path},
+                    {"digest", adapter.digest},
+                    {"rank", adapter.rank},
+                    {"modules", adapter.modules},
+                    {"labels", adapter.labels},
+                    {"bytes", adapter.bytes},
+                    {"tier", adapter.tier},
+                    {"pinned", adapter.pinned},
+                    {"loaded", adapter.loaded_unix},
+                    {"running", adapter.running},
+                    {"waiting", adapter.waiting},
+                    {"hits", adapter.hits},
+                    {"cold_starts", adapter.cold_starts}});
+  }
+  return list;
+}
+
 }  // namespace
 
 HttpResponse calls::load_adapter(CallContext& context, const HttpRequest&, const json& body) {
@@ -139,23 +160,6 @@ HttpResponse calls::unload_adapter(CallContext& context, const HttpRequest&, con
 }
 
 HttpResponse calls::list_adapters(CallContext& context, const HttpRequest&, const json&) {
-  json list = json::array();
-  for (const AdapterInfo& adapter : context.model().service->adapters()) {
-    list.push_back({{"name", adapter.name},
-                    {"path", adapter.path},
-                    {"digest", adapter.digest},
-                    {"rank", adapter.rank},
-                    {"modules", adapter.modules},
-                    {"labels", adapter.labels},
-                    {"bytes", adapter.bytes},
-                    {"tier", adapter.tier},
-                    {"pinned", adapter.pinned},
-                    {"loaded", adapter.loaded_unix},
-                    {"running", adapter.running},
-                    {"waiting", adapter.waiting},
-                    {"hits", adapter.hits},
-                    {"cold_starts", adapter.cold_starts}});
-  }
   json handoff{{"learned", learned_json(context.model().service->learned_costs())}};
   each_figure_of("handoff", context.model().service->stats(),
                  [&](std::string_view name, const Figure&, auto value) { handoff[name] = value; });
@@ -165,7 +169,8 @@ HttpResponse calls::list_adapters(CallContext& context, const HttpRequest&, cons
     refused.push_back({{"name", adapter.name}, {"path", adapter.path}, {"reason", adapter.why}});
   }
   return json_response({{"object", "list"},
-                        {"data", std::move(list)},
+                        {"data", list_of(context.model().service->adapters())},
+                        {"sets", list_of(context.model().service->adapter_sets())},
                         {"refused", std::move(refused)},
                         {"handoff", std::move(handoff)}});
 }

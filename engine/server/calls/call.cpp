@@ -1,5 +1,6 @@
 #include "engine/server/calls/call.h"
 
+#include <algorithm>
 #include <system_error>
 #include <utility>
 
@@ -38,15 +39,54 @@ std::shared_ptr<const TextCodec> CallContext::text_of(const std::string& adapter
   return text_with_adapter(*model().text, *model().service, adapter);
 }
 
+MaybeError CallContext::find_adapters(const std::string& asked, GenerationRequest& request,
+                                      std::string& first) const {
+  const char* const field = request.adapters.empty() ? "model" : "adapters";
+  std::vector<AdapterPart>& parts = request.adapters;
+  if (parts.empty()) {
+    MaybeError error = find_adapter(asked, request.adapter);
+    first = request.adapter;
+    if (!error || error->status != 404 || asked.find('+') == std::string::npos) return error;
+    for (std::size_t at = 0; at <= asked.size();) {
+      const std::size_t end = std::min(asked.find('+', at), asked.size());
+      if (end == at || parts.size() == kMostAdapterParts) return error;
+      parts.push_back({asked.substr(at, end - at)});
+      at = end + 1;
+    }
+  } else if (!asked.empty() && asked != model().name) {
+    return bad_field(field,
+                     "'adapters' names the adapters: 'model' may only name the base model, '{}', "
+                     "beside it",
+                     model().name);
+  }
+  for (const AdapterPart& part : parts) {
+    std::string found;
+    MaybeError error = find_adapter(part.name, found);
+    if (!error && found.empty()) {
+      error = bad_field(field, "'{}' is the base model, not an adapter", part.name);
+    }
+    if (!error) continue;
+    error->param = field;
+    return error;
+  }
+  first = parts.front().name;
+  return std::nullopt;
+}
+
 std::shared_ptr<const ChatTemplates> CallContext::templates_of(const std::string& adapter) {
   if (!model().adapters_have_templates) return nullptr;
   return adapter_templates.find(*model().service, *model().text, adapter);
 }
 
 LoggedCall CallContext::logged(const HttpRequest& request, const char* path,
-                               const std::string& adapter) const {
-  return {request.id,          path,          model().name, adapter,
-          options.request_log, request.trace, request.came};
+                               const GenerationRequest& adapters) const {
+  return {request.id,
+          path,
+          model().name,
+          adapters.adapters.empty() ? adapters.adapter : name_of(adapters.adapters),
+          options.request_log,
+          request.trace,
+          request.came};
 }
 
 MaybeError not_serving(const CallContext& context) {

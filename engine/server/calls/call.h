@@ -41,9 +41,15 @@ struct CallContext {
   MaybeError find_adapter(const std::string& asked, std::string& adapter) const;
   // Returns the text of requests with this adapter (text_with_adapter).
   std::shared_ptr<const TextCodec> text_of(const std::string& adapter) const;
+  // Sets `request.adapter` to the adapter that `asked` names, or `request.adapters`, which may be
+  // set before by a field of that name, to those of "a+b". `first`: the first one, whose text
+  // counts; empty for the base.
+  MaybeError find_adapters(const std::string& asked, GenerationRequest& request,
+                           std::string& first) const;
   // Returns the chat templates for this adapter; null: use the base's.
   std::shared_ptr<const ChatTemplates> templates_of(const std::string& adapter);
-  LoggedCall logged(const HttpRequest& request, const char* path, const std::string& adapter) const;
+  LoggedCall logged(const HttpRequest& request, const char* path,
+                    const GenerationRequest& adapters) const;
   AnswerLimits answer_limits() {
     return {options.max_answer_bytes, &answer_budget, &hand_over, options.early_abort};
   }

@@ -69,7 +69,9 @@ MaybeError make_chat_job(CallContext& context, const HttpRequest& request, const
     return error;
   }
   std::string adapter;
-  if (auto error = context.find_adapter(job.call.model, adapter)) return error;
+  if (auto error = context.find_adapters(job.call.model, job.call.request, adapter)) {
+    return error;
+  }
   job.text = context.text_of(adapter);
   job.call.adapter_templates = context.templates_of(adapter);
   ChatTools tools;
@@ -80,9 +82,8 @@ MaybeError make_chat_job(CallContext& context, const HttpRequest& request, const
   // The messages are in the prompt now.
   empty_from_leaves(chat.messages);
   empty_from_leaves(chat.variables);
-  job.requests.front().adapter = adapter;
   job.model = job.call.model.empty() ? model.name : job.call.model;
-  job.logged = context.logged(request, "/v1/chat/completions", adapter);
+  job.logged = context.logged(request, "/v1/chat/completions", job.requests.front());
   job.may_come_back = model.fetch_adapter != nullptr;
   job.shape = std::make_unique<ChatShape>(*job.text, job.requests.front(), job.call.logprobs,
                                           std::move(tools));

@@ -55,10 +55,12 @@ HttpResponse calls::relay(CallContext& context, const HttpRequest& request, cons
   }
   if (auto error = take_up(call, job.call.stream, job.requests)) return error_response(*error);
   const ServedModel& model = context.model();
-  const std::string& adapter = job.requests.front().adapter;
+  const GenerationRequest& first = job.requests.front();
   RelayedWeights::AdapterDigest digest;  // stays unset for the base
-  if (model.adapter_digest && !adapter.empty()) {
-    digest = [&model, adapter] { return model.adapter_digest(adapter); };
+  if (model.adapter_digest && !(first.adapter.empty() && first.adapters.empty())) {
+    digest = [&model, adapter = first.adapter, parts = first.adapters] {
+      return model.adapter_digest(adapter, parts);
+    };
   }
   call.weights.serve(model.base_identity, std::move(digest));
   job.relayed = std::move(call);

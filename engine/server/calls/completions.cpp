@@ -66,14 +66,15 @@ MaybeError make_completions_job(CallContext& context, const HttpRequest& request
     return error;
   }
   std::string adapter;
-  if (auto error = context.find_adapter(job.call.model, adapter)) return error;
+  if (auto error = context.find_adapters(job.call.model, job.call.request, adapter)) {
+    return error;
+  }
   job.text = context.text_of(adapter);
   const TextCodec& text = *job.text;
   if (auto error = make_requests(job.call, text, context.model().max_model_len, job.requests)) {
     return error;
   }
   for (std::size_t i = 0; i < job.requests.size(); ++i) {
-    job.requests[i].adapter = adapter;
     if (!job.call.echo) continue;
     const Prompt& prompt = job.call.prompts[i];
     if (job.call.truncate_prompt_tokens) {
@@ -83,7 +84,7 @@ MaybeError make_completions_job(CallContext& context, const HttpRequest& request
     }
   }
   job.model = job.call.model.empty() ? context.model().name : job.call.model;
-  job.logged = context.logged(request, "/v1/completions", adapter);
+  job.logged = context.logged(request, "/v1/completions", job.requests.front());
   job.may_come_back = context.model().fetch_adapter != nullptr;
   job.shape =
       std::make_unique<CompletionShape>(text, job.requests, job.call.echo, job.call.logprobs);

@@ -162,6 +162,7 @@ json adapters_schema() {
   const json refused = object_of({{"name", text}, {"path", text}, {"reason", text}});
   return object_of({{"object", {{"const", "list"}}},
                     {"data", {{"type", "array"}, {"items", adapter}}},
+                    {"sets", {{"type", "array"}, {"items", adapter}}},
                     {"refused", {{"type", "array"}, {"items", refused}}},
                     {"handoff", object_of(std::move(handoff))}});
 }

@@ -19,13 +19,15 @@ HttpResponse answer_pooled(CallContext& context, const HttpRequest& request, con
     return error_response(*error);
   }
   std::string adapter;
-  if (auto error = context.find_adapter(job.call.model, adapter)) return error_response(*error);
-  if (auto error = make_requests(job.call, *model.text, model.max_model_len, job.requests)) {
+  if (auto error = context.find_adapters(job.call.model, job.call.request, adapter)) {
     return error_response(*error);
   }
-  for (GenerationRequest& each : job.requests) each.adapter = adapter;
+  job.text = context.text_of(adapter);
+  if (auto error = make_requests(job.call, *job.text, model.max_model_len, job.requests)) {
+    return error_response(*error);
+  }
   job.model = job.call.model.empty() ? model.name : job.call.model;
-  job.logged = context.logged(request, path, adapter);
+  job.logged = context.logged(request, path, job.requests.front());
   job.may_come_back = model.fetch_adapter != nullptr;
   return answer(std::move(job), context.answer_limits(), *model.service, context.metrics);
 }

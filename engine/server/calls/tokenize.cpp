@@ -23,11 +23,14 @@ MaybeError take_model(const json& body, std::string& name) {
 HttpResponse calls::tokenize(CallContext& context, const HttpRequest& request, const json& body) {
   const bool chat = body.contains("messages") && !body["messages"].is_null();
   std::string asked;
+  GenerationRequest named;
   std::string adapter;
   bool add_special = true;
   bool with_strings = false;
   if (auto error = take_model(body, asked)) return error_response(*error);
-  if (auto error = context.find_adapter(asked, adapter)) return error_response(*error);
+  if (auto error = context.find_adapters(asked, named, adapter)) {
+    return error_response(*error);
+  }
   const std::shared_ptr<const TextCodec> codec = context.text_of(adapter);
   const TextCodec& text = *codec;
   if (auto error = take_bool(body, "add_special_tokens", add_special)) {
@@ -68,9 +71,12 @@ HttpResponse calls::tokenize(CallContext& context, const HttpRequest& request, c
 
 HttpResponse calls::detokenize(CallContext& context, const HttpRequest&, const json& body) {
   std::string asked;
+  GenerationRequest named;
   std::string adapter;
   if (auto error = take_model(body, asked)) return error_response(*error);
-  if (auto error = context.find_adapter(asked, adapter)) return error_response(*error);
+  if (auto error = context.find_adapters(asked, named, adapter)) {
+    return error_response(*error);
+  }
   const std::shared_ptr<const TextCodec> codec = context.text_of(adapter);
   const TextCodec& text = *codec;
   const auto found = body.find("tokens");

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -91,11 +92,13 @@ struct ServedModel {
   // Shown by /v1/adapters and /metrics until an adapter of the name has been loaded.
   std::vector<RefusedAdapter> refused_adapters = {};
   std::string base_identity = {};  // for /v1/stats and routers; empty: unknown
-  // Returns the digest of the adapter that a request for this name would use now. The shared owner
+  // Returns the digest of the adapter that a request with this GenerationRequest::adapter and
+  // ::adapters would use now. The shared owner
   // identifies the content and changes when the adapter is replaced. Null: there is no such
   // adapter. Thread-safe. Not set: unknown.
-  std::function<std::shared_ptr<const std::string>(const std::string& name)> adapter_digest =
-      nullptr;
+  std::function<std::shared_ptr<const std::string>(const std::string& name,
+                                                   std::span<const AdapterPart> parts)>
+      adapter_digest = nullptr;
   SamplingParams sampling = {};          // defaults for requests that do not set them
   std::int64_t hidden_size = 0;          // numbers of an embedding
   std::vector<std::string> labels = {};  // of the base's score head

@@ -162,7 +162,8 @@ Choice Cluster::choose(const Wanted& wanted, TimePoint now) {
       has = has || model->offered;
     }
     if (!views_[i].accepts) continue;
-    has = has && search.has_weights(EngineIndex(static_cast<std::int32_t>(i)));
+    const EngineIndex engine(static_cast<std::int32_t>(i));
+    has = has && search.serves_others(engine) && search.has_weights(engine);
     if (has && wanted.allows(i)) {
       any = any || static_cast<std::int32_t>(i) != wanted.avoid.value();
     } else {

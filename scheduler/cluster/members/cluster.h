@@ -6,6 +6,9 @@
 // between would go to the engine that was idle at its last report.
 #pragma once
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -26,9 +29,15 @@
 
 namespace tandem {
 
+// An engine takes so many adapters for one request.
+inline constexpr std::size_t kMostAdaptersOfRequest = 8;
+
 // A request that needs an engine.
 struct Wanted {
-  std::string model;  // base or adapter; empty: any engine's base
+  // A base, an adapter or several ("a+b"); empty: any engine's base.
+  std::string model;
+  // If not empty, these adapters, all of them, instead of the model.
+  std::vector<std::string> adapters = {};
   std::int64_t prompt_tokens = 0;
   std::vector<PromptBlock> prompt = {};  // empty: no engine can have a part of it
   double expected_tokens = 0;
@@ -42,6 +51,10 @@ struct Wanted {
   // By engine: whether it may get the request; null: all may. Must outlive the call.
   const std::vector<bool>* among = nullptr;
 
+  // The model or the adapters, for messages.
+  std::string name() const {
+    return adapters.empty() ? model : fmt::format("{}", fmt::join(adapters, "+"));
+  }
   bool allows(std::size_t engine) const {
     return among == nullptr || (engine < among->size() && (*among)[engine]);
   }

@@ -1,17 +1,61 @@
 #include "scheduler/cluster/members/engine_search.h"
 
 #include <algorithm>
+#include <string>
 #include <tuple>
 
 #include "scheduler/cluster/policies/tandem_policy.h"
 
 namespace tandem {
+namespace {
 
+// Stops beyond kMostAdaptersOfRequest.
+std::vector<std::string> split_at_plus(const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at <= text.size() && parts.size() <= kMostAdaptersOfRequest;) {
+    const std::size_t end = std::min(text.find('+', at), text.size());
+    parts.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
+}  // namespace
+
+EngineSearch::EngineSearch(const Cluster& cluster, const Wanted& wanted)
+    : cluster_(cluster), wanted_(wanted) {
+  const ClusterModels& models = cluster.models();
+  std::vector<std::string> several = wanted.adapters;
+  if (several.empty()) {
+    model_ = models.find(wanted.model);
+    is_known_ = model_ != nullptr || wanted.model.empty();
+    if (is_known_ || wanted.model.find('+') == std::string::npos) return;
+    several = split_at_plus(wanted.model);
+    if (several.size() > kMostAdaptersOfRequest) return;
+  }
+  std::vector<const ClusterModel*> found;
+  for (const std::string& name : several) {
+    const ClusterModel* const model = models.find(name);
+    if (model == nullptr) return;
+    found.push_back(model);
+  }
+  is_known_ = true;
+  model_ = found.front();
+  others_.assign(found.begin() + 1, found.end());
+}
+
+bool EngineSearch::serves_others(EngineIndex engine) const {
+  return std::ranges::all_of(
+      others_, [&](const ClusterModel* other) { return other->is_served_by(engine); });
+}
+
+// The digest of several adapters' sum is only known to engines, which refuse to continue an answer
+// of another.
 bool EngineSearch::has_weights(EngineIndex engine) const {
   if (!wanted_.weights) return true;
   const WeightsIdentity& weights = *wanted_.weights;
   if (!is_same_base(cluster_.engines()[engine.index()].report.base, weights.base)) return false;
-  if (weights.adapter.empty()) return true;
+  if (weights.adapter.empty() || !others_.empty() || !wanted_.adapters.empty()) return true;
   const HeldAdapter* const held = cluster_.models().held(engine, wanted_.model);
   if (held != nullptr) return held->digest == weights.adapter;
   return model_ != nullptr && model_->offered && model_->offered_digest == weights.adapter;
@@ -96,6 +140,10 @@ RouteRequest EngineSearch::request(TimePoint now) const {
     request.adapter = model_->adapter;
     request.rank = model_->rank;
     request.adapter_bytes = model_->bytes;
+    for (const ClusterModel* other : others_) {
+      request.rank += other->rank;
+      request.adapter_bytes += other->bytes;
+    }
     request.holds = cluster_.models().holds(*model_);
   }
   return request;

@@ -23,18 +23,19 @@ struct MoveCost {
 class EngineSearch {
  public:
   // Both outlive it.
-  EngineSearch(const Cluster& cluster, const Wanted& wanted)
-      : cluster_(cluster), wanted_(wanted), model_(cluster.models().find(wanted.model)) {}
+  EngineSearch(const Cluster& cluster, const Wanted& wanted);
 
-  // Null: any engine's base, or a model that no engine has.
+  // Null: any engine's base, or a model that no engine has. Of several adapters the first.
   const ClusterModel* model() const { return model_; }
-  // Whether some engine has, or had, the model, or can load it.
-  bool is_known() const { return model_ != nullptr || wanted_.model.empty(); }
+  // Whether some engine has, or had, the model, or can load it; of several, each of them.
+  bool is_known() const { return is_known_; }
 
-  // Both use the engine's last report, whether it is up or not.
+  // Both use the engine's last report, whether it is up or not. An engine that serves the model has
+  // the others of several adapters, too.
   bool serves(EngineIndex engine) const {
-    return model_ == nullptr || model_->is_served_by(engine);
+    return model_ == nullptr || (model_->is_served_by(engine) && serves_others(engine));
   }
+  bool serves_others(EngineIndex engine) const;
   bool has_weights(EngineIndex engine) const;
   // Whether an engine that there is, or that may be back, has the weights.
   bool may_have_weights() const;
@@ -57,7 +58,9 @@ class EngineSearch {
  private:
   const Cluster& cluster_;
   const Wanted& wanted_;
-  const ClusterModel* model_;
+  const ClusterModel* model_ = nullptr;
+  std::vector<const ClusterModel*> others_;  // all but the first of several adapters
+  bool is_known_ = false;
 };
 
 }  // namespace tandem

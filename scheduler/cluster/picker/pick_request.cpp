@@ -56,6 +56,7 @@ std::optional<ErrorEnvelope> read_pick_request(const PickRequest& request,
   ClientCall call;
   if (auto refused = read_client_call(read, call)) return refused;
   wanted.model = call.model;
+  wanted.adapters = std::move(call.adapters);
   wanted.prompt_tokens = call.prompt_tokens;
   wanted.prompt = std::move(call.prompt);
   wanted.slo_ttft_s = call.slo_ttft_s;

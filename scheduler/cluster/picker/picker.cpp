@@ -67,7 +67,7 @@ Pick Picker::pick(Wanted wanted, const std::optional<std::vector<std::string>>& 
 
 ErrorEnvelope Picker::refusal_of(const Wanted& wanted, Choice::Kind kind) {
   if (kind == Choice::Kind::wait) return engines_full();
-  if (kind == Choice::Kind::unknown) return unknown_model(wanted.model);
+  if (kind == Choice::Kind::unknown) return unknown_model(wanted.name());
   Wanted full = wanted;
   full.among = &listed_;
   return EngineSearch(cluster_, full).others(EngineIndex()).empty() ? nobody_accepts()

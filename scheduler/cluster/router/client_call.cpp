@@ -10,6 +10,7 @@
 #include "base/http/sse.h"
 #include "base/json/json_text.h"
 #include "base/parse_number.h"
+#include "scheduler/cluster/members/cluster.h"
 #include "scheduler/cluster/router/prompt_reader.h"
 
 namespace tandem {
@@ -62,6 +63,16 @@ std::size_t num_prompts(const json& body) {
   return prompt->front().is_number() ? 1 : prompt->size();
 }
 
+// The names of the first ones; the engine refuses more, and what has no name.
+void read_adapters(const json& list, std::vector<std::string>& names) {
+  for (const json& entry : list) {
+    if (names.size() == kMostAdaptersOfRequest) break;
+    if (!entry.is_object()) continue;
+    const auto name = entry.find("name");
+    if (name != entry.end() && name->is_string()) names.push_back(name->get<std::string>());
+  }
+}
+
 double milliseconds_header(const HttpRequest& request, const char* name) {
   const double value = parse_number<double>(request.header(name)).value_or(0);
   return value > 0 && value < 1e9 ? value / 1e3 : 0;
@@ -102,7 +113,13 @@ std::optional<ErrorEnvelope> read_client_call(const HttpRequest& request, Client
   }
   call.prompt_tokens = static_cast<std::int64_t>(text.size()) / kBytesPerToken + 1;
   if (!call.relayed) return std::nullopt;
-  call.prompt = read_prompt_blocks(body, chat, call.model, prompt_key());
+  std::string weights = call.model;
+  if (const auto adapters = body.find("adapters");
+      adapters != body.end() && adapters->is_array() && !adapters->empty()) {
+    read_adapters(*adapters, call.adapters);
+    weights += adapters->dump(-1, ' ', false, json::error_handler_t::replace);
+  }
+  call.prompt = read_prompt_blocks(body, chat, weights, prompt_key());
   call.stream = is_true(body, "stream");
   if (const auto options = body.find("stream_options");
       options != body.end() && options->is_object()) {

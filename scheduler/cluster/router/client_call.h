@@ -26,7 +26,8 @@ struct ClientCall {
   bool relayed = false;  // completions or chat, by /v1/relay; else passed on as it is
   bool stream = false;
   bool include_usage = false;
-  std::string model;  // empty: the base
+  std::string model;                  // empty: the base
+  std::vector<std::string> adapters;  // the names in a field `adapters`: all are needed
   std::size_t choices = 1;
   std::int64_t max_tokens = 0;      // 0 if not given
   std::int64_t prompt_tokens = 0;   // estimated from the bytes of the body

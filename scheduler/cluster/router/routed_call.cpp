@@ -42,6 +42,7 @@ RoutedCall::RoutedCall(CallHost& host, ClientCall call, std::shared_ptr<AnswerCh
     : host_(host), call_(std::move(call)), channel_(std::move(channel)) {
   progress_.came_at = progress_.waiting_since = host.now();
   wanted_.model = call_.model;
+  wanted_.adapters = call_.adapters;
   wanted_.prompt_tokens = call_.prompt_tokens;
   wanted_.prompt = call_.prompt;
   wanted_.slo_ttft_s = call_.slo_ttft_s;

@@ -176,7 +176,8 @@ Router::Place Router::try_place(RoutedCall& call) {
   }
   // An engine had the request: it may come back, or another may come.
   if (call.progress().recovering() && !wanted.avoid_strictly) return Place::waits;
-  call.refuse(choice.kind == Choice::Kind::nobody ? nobody_accepts() : unknown_model(wanted.model));
+  call.refuse(choice.kind == Choice::Kind::nobody ? nobody_accepts()
+                                                  : unknown_model(wanted.name()));
   return Place::refused;
 }
 

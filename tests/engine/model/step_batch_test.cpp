@@ -163,11 +163,12 @@ TEST(StepBatch, TellsWhetherAnAdapterHasBiases) {
   batch.add_sequence(one, 0, pages, 4, {SlotId(5), 8, {24, 0, 0, 0}, true});
   EXPECT_TRUE(batch.upload(*stream).has_bias);
   StepBounds bounds = decode_bounds(4, 8, 100);
+  bounds.has_bias = true;
   batch.pad(bounds);
   EXPECT_TRUE(batch.upload(*stream).has_bias);
   batch.clear();
   EXPECT_FALSE(batch.has_bias());
-  bounds.adapted = {Site::qkv};
+  bounds.has_bias = false;
   batch.add_sequence(one, 0, pages, 4, {SlotId(2), 8, {24, 0, 0, 0}});
   batch.pad(bounds);
   EXPECT_FALSE(batch.upload(*stream).has_bias) << "nothing in this recording adds them";

@@ -114,7 +114,7 @@ struct RestEngine {
     ServedModel model{"base",     "/models/base",    options.max_model_len, 8, engine->engine.get(),
                       text.get(), ToolFormat::hermes};
     model.base_identity = "b1";
-    model.adapter_digest = [this](const std::string& name) {
+    model.adapter_digest = [this](const std::string& name, std::span<const AdapterPart>) {
       const AdapterLease adapter = engine->engine->adapter_store().find(name);
       return adapter == nullptr
                  ? nullptr

@@ -1,4 +1,6 @@
 // The answers of completions and chat, whole and streamed.
+#include <gmock/gmock.h>
+
 #include "server_fixture.h"
 
 namespace tandem {
@@ -45,6 +47,70 @@ TEST_F(CompletionsTest, SendsAnAdaptersRequestToTheAdapter) {
   EXPECT_EQ(response.json()["model"], "poet");
   EXPECT_EQ(response.json()["tandem"]["adapter_tier"], "host");
   EXPECT_EQ(response.json()["tandem"]["cpu_layers"], 3);
+}
+
+TEST_F(CompletionsTest, SendsARequestToSeveralAdaptersTogether) {
+  start();
+  for (const char* name : {"poet", "cook", "org/two+three"}) {
+    ASSERT_TRUE(service.load_adapter(name, std::string("/a/") + name, false, false).ok());
+  }
+  const std::vector<AdapterPart> both = {{"poet"}, {"cook"}};
+  const auto named = post(port, kCompletionsPath, {{"model", "poet+cook"}, {"prompt", {"a", "b"}}});
+  ASSERT_EQ(named.status, 200) << named.body;
+  EXPECT_EQ(named.json()["model"], "poet+cook");
+  for (const std::size_t run : {0U, 1U}) {
+    EXPECT_EQ(service.run(run)->request.adapters, both);
+    EXPECT_EQ(service.run(run)->request.adapter, "");
+  }
+  json chat = chat_body();
+  chat["adapters"] = {{{"name", "cook"}, {"scale", -0.5}}, {{"name", "poet"}, {"scale", nullptr}}};
+  const auto listed = post(port, kChatPath, chat);
+  ASSERT_EQ(listed.status, 200) << listed.body;
+  EXPECT_EQ(listed.json()["model"], "base");
+  EXPECT_EQ(service.run(2)->request.adapters,
+            (std::vector<AdapterPart>{{"cook", -0.5F}, {"poet"}}));
+  const auto exact = post(port, kCompletionsPath, {{"model", "org/two+three"}, {"prompt", "a"}});
+  ASSERT_EQ(exact.status, 200) << exact.body;
+  EXPECT_EQ(service.run(3)->request.adapter, "org/two+three");
+  EXPECT_TRUE(service.run(3)->request.adapters.empty());
+  EXPECT_EQ(post(port, "/tokenize", {{"model", "cook+poet"}, {"prompt", "a"}}).status, 200);
+}
+
+TEST_F(CompletionsTest, RefusesSeveralAdaptersWithoutMeaning) {
+  start();
+  for (const char* name : {"poet", "cook"}) {
+    ASSERT_TRUE(service.load_adapter(name, "/a", false, false).ok());
+  }
+  const auto refusal = [&](json fields) {
+    fields["prompt"] = "a";
+    return post(port, kCompletionsPath, fields);
+  };
+  for (const char* model : {"poet+", "+poet", "poet++cook", "+", "poet+nobody",
+                            "poet+poet+poet+poet+poet+poet+poet+poet+poet"}) {
+    EXPECT_EQ(refusal({{"model", model}}).status, 404) << model;
+  }
+  EXPECT_THAT(refusal({{"model", "poet+nobody"}}).body, ::testing::HasSubstr("'nobody'"));
+  EXPECT_EQ(refusal({{"model", "poet+base"}}).status, 400);
+  const json poet{{"name", "poet"}};
+  for (const json& adapters :
+       {json::array(), json("poet"), json{"poet"}, json::array({{{"scale", 1}}}),
+        json::array({{{"name", ""}}}), json::array({{{"name", "poet"}, {"scale", "1"}}}),
+        json::array({{{"name", "poet"}, {"scale", 1e39}}}),
+        json::array({{{"name", "poet"}, {"weight", 1}}}), json(std::vector<json>(9, poet))}) {
+    const auto response = refusal({{"adapters", adapters}});
+    EXPECT_EQ(response.status, 400) << adapters;
+    EXPECT_EQ(response.error("param"), "adapters");
+  }
+  const auto unknown = refusal({{"adapters", {poet, {{"name", "nobody"}}}}});
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_EQ(unknown.error("param"), "adapters");
+  const auto twice = refusal({{"model", "cook"}, {"adapters", {poet}}});
+  EXPECT_EQ(twice.status, 400);
+  EXPECT_EQ(twice.error("param"), "adapters");
+  service.submit_status = invalid("adapters 'poet' and 'cook' have no sum");
+  const auto sum = refusal({{"model", "poet+cook"}, {"stream", true}});
+  EXPECT_EQ(sum.status, 400);
+  EXPECT_THAT(sum.body, ::testing::HasSubstr("'poet' and 'cook' have no sum"));
 }
 
 TEST_F(CompletionsTest, NumbersChoicesByPromptThenByContinuation) {

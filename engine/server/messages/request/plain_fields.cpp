@@ -1,5 +1,6 @@
 #include "engine/server/messages/request/plain_fields.h"
 
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -69,6 +70,28 @@ bool take_ranked(const json& value, CompletionCall& call, std::string&) {
     const json& found = text == document.end() ? document : *text;
     if (!found.is_string()) return false;
     call.prompts.push_back({found.get<std::string>()});
+  }
+  return true;
+}
+
+bool take_adapters(const json& value, CompletionCall& call, std::string&) {
+  if (!value.is_array() || value.empty() || value.size() > kMostAdapterParts) return false;
+  for (const json& entry : value) {
+    if (!entry.is_object()) return false;
+    AdapterPart part;
+    for (const auto& [name, member] : entry.items()) {
+      if (name == "name" && member.is_string()) {
+        part.name = member.get<std::string>();
+      } else if (name == "scale" && member.is_number()) {
+        const auto scale = member.get<double>();
+        if (!(std::abs(scale) <= std::numeric_limits<float>::max())) return false;
+        part.scale = static_cast<float>(scale);
+      } else if (name != "scale" || !member.is_null()) {
+        return false;
+      }
+    }
+    if (part.name.empty()) return false;
+    call.request.adapters.push_back(std::move(part));
   }
   return true;
 }

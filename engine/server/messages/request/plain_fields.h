@@ -21,6 +21,7 @@ bool take_texts(const nlohmann::json& value, std::vector<Prompt>& texts);
 bool take_ranked(const nlohmann::json& value, CompletionCall& call, std::string& reason);
 bool take_encoding_format(const nlohmann::json& value, CompletionCall& call, std::string& reason);
 bool take_pooling(const nlohmann::json& value, CompletionCall& call, std::string& reason);
+bool take_adapters(const nlohmann::json& value, CompletionCall& call, std::string& reason);
 bool take_stop(const nlohmann::json& value, CompletionCall& call, std::string& reason);
 bool take_logit_bias(const nlohmann::json& value, CompletionCall& call, std::string& reason);
 bool take_stream_options(const nlohmann::json& value, CompletionCall& call, std::string& reason);

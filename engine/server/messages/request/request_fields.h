@@ -51,7 +51,7 @@ struct CompletionCall {
   std::shared_ptr<const ChatTemplates> adapter_templates;
   std::optional<bool> add_generation_prompt;  // chat: from the request
   ToolUse tool_use;                           // chat
-  GenerationRequest request;                  // except adapter, prompt and max_tokens
+  GenerationRequest request;                  // except prompt and max_tokens
   std::string constraint_field;               // that set the request's constraint; empty: none
   std::vector<std::string> bad_words;         // not tokenized yet
   std::optional<std::int32_t> max_tokens;

@@ -129,7 +129,7 @@ MaybeError check_other_field(const std::string& name, const json& value, unsigne
   const RequestField* const field = find_rewritten(name);
   if (field == nullptr) {
     if (names_an_adapter(name) && !asks_for_nothing(value)) {
-      return not_supported(name, json::array(), "'model' names the adapter");
+      return not_supported(name, json::array(), "'model' or 'adapters' names the adapter");
     }
     warn_unknown_field(call, name);
     return std::nullopt;

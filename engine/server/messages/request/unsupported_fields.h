@@ -27,8 +27,8 @@ std::span<const char* const> ignored_fields();
 nlohmann::json schema_of(const UnsupportedField& field);
 
 // A 400 for a field that is not supported, that belongs to another kind of call, or that names an
-// adapter in a way other than 'model'. `where` is one call, and not kTokenize; `n` is the
-// call's. Unknown names are logged (warn_unknown_field).
+// adapter in a way other than 'model' and 'adapters'. `where` is one call, and not kTokenize; `n`
+// is the call's. Unknown names are logged (warn_unknown_field).
 MaybeError check_other_fields(const nlohmann::json& body, unsigned where, std::int32_t n);
 
 }  // namespace tandem

@@ -86,6 +86,23 @@ __global__ void __launch_bounds__(kPlainThreads)
   }
 }
 
+// Elements [i, i + 16 bytes) of a row that begins at byte `begin`; those past its end are
+// undefined.
+template <typename T, bool kPaged>
+__device__ __forceinline__ void load_vector(const WeightBytes<kPaged>& bytes, std::uint64_t begin,
+                                            bool aligned, int in, int i, T* to) {
+  if (aligned) {
+    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(
+        bytes.at(begin + static_cast<std::uint64_t>(i) * sizeof(T)));
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < 16 / static_cast<int>(sizeof(T)); ++k) {
+    const std::uint64_t at = begin + static_cast<std::uint64_t>(min(i + k, in - 1)) * sizeof(T);
+    to[k] = *reinterpret_cast<const T*>(bytes.at(at));
+  }
+}
+
 // y[t, column] = x[t] w for the rows t of the segment, where w begins at byte `begin`. Rows of B
 // begin at multiples of 16 bytes and are padded to them by zeros; those of A may do neither. 16
 // aligned bytes lie in one chunk.
@@ -93,9 +110,12 @@ template <typename T, typename Out, bool kPaged>
 __device__ void multiply_column(const LoraParams& p, const LoraRows& segment,
                                 const WeightBytes<kPaged>& bytes, std::uint64_t begin, int column) {
   constexpr int kVector = 16 / sizeof(T);
+  constexpr int kAhead = 4;  // loads of B in flight for a lane
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const bool aligned = begin % 16 == 0;
   const T* const x = static_cast<const T*>(p.x);
+  const bool x_aligned = reinterpret_cast<std::uint64_t>(x) % 16 == 0 &&
+                         p.x_stride % kVector == 0 && p.in % kVector == 0;
   for (int first = 0; first < segment.count; first += kRows) {
     const int count = min(kRows, segment.count - first);
     std::int64_t row[kRows];
@@ -103,26 +123,34 @@ __device__ void multiply_column(const LoraParams& p, const LoraRows& segment,
     for (int j = 0; j < kRows; ++j) {
       row[j] = row_of(p, segment.first + first + min(j, count - 1));
     }
-    for (int i = lane * kVector; i < p.in; i += 32 * kVector) {
-      alignas(16) T w[kVector];
-      if (aligned) {
-        *reinterpret_cast<uint4*>(w) = *reinterpret_cast<const uint4*>(
-            bytes.at(begin + static_cast<std::uint64_t>(i) * sizeof(T)));
-      } else {
+    for (int base = lane * kVector; base < p.in; base += kAhead * 32 * kVector) {
+      alignas(16) T w[kAhead][kVector];
 #pragma unroll
-        for (int k = 0; k < kVector; ++k) {
-          const std::uint64_t at =
-              begin + static_cast<std::uint64_t>(min(i + k, p.in - 1)) * sizeof(T);
-          w[k] = *reinterpret_cast<const T*>(bytes.at(at));
-        }
+      for (int ahead = 0; ahead < kAhead; ++ahead) {
+        const int i = base + ahead * 32 * kVector;
+        if (i < p.in) load_vector<T, kPaged>(bytes, begin, aligned, p.in, i, w[ahead]);
       }
 #pragma unroll
-      for (int j = 0; j < kRows; ++j) {
-        if (j >= count) break;
-        const T* const from = x + row[j] * p.x_stride + i;
+      for (int ahead = 0; ahead < kAhead; ++ahead) {
+        const int i = base + ahead * 32 * kVector;
+        if (i >= p.in) break;
 #pragma unroll
-        for (int k = 0; k < kVector; ++k) {
-          if (i + k < p.in) sum[j] += to_float(w[k]) * to_float(from[k]);
+        for (int j = 0; j < kRows; ++j) {
+          if (j >= count) break;
+          const T* const from = x + row[j] * p.x_stride + i;
+          alignas(16) T v[kVector] = {};
+          if (x_aligned) {
+            *reinterpret_cast<uint4*>(v) = *reinterpret_cast<const uint4*>(from);
+          } else {
+#pragma unroll
+            for (int k = 0; k < kVector; ++k) {
+              if (i + k < p.in) v[k] = from[k];
+            }
+          }
+#pragma unroll
+          for (int k = 0; k < kVector; ++k) {
+            if (i + k < p.in) sum[j] += to_float(w[ahead][k]) * to_float(v[k]);
+          }
         }
       }
     }

@@ -105,6 +105,7 @@ HttpResponse join_adapters(const EngineAnswers& answers) {
   }
   return object_response({{"object", "list"},
                           {"data", joined(answers, "data")},
+                          {"sets", joined(answers, "sets")},
                           {"refused", joined(answers, "refused")}});
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "scheduler/cluster/members/engine_search.h"
 #include "scheduler/cluster/members/scale_hint.h"
 
 namespace tandem {
@@ -70,6 +71,34 @@ TEST_F(ClusterTest, TakesBackWhatEndedBeforeItWasReported) {
   EXPECT_EQ(cluster_.view(EngineIndex(0)).waiting.requests, 0);
   EXPECT_EQ(cluster_.view(EngineIndex(0)).kv_free_tokens, 1000);
   EXPECT_EQ(cluster_.engines()[0].sent, 0);
+}
+
+TEST_F(ClusterTest, SendsRequestsForSeveralAdaptersToEnginesThatHaveAllOfThem) {
+  const AdapterReport x = {.name = "x", .rank = 16, .bytes = 9};
+  const AdapterReport y = {.name = "y", .rank = 8, .bytes = 5};
+  const AdapterReport z = {.name = "z", .rank = 8, .bytes = 5};
+  ASSERT_TRUE(report(0, report_of("a", {x, z})));
+  ASSERT_TRUE(report(1, report_of("b", {y, x})));
+  EXPECT_EQ(choose("x+y"), 1);
+  EXPECT_EQ(choose("y+x"), 1);
+  EXPECT_EQ(choose("z+x"), 0);
+  EXPECT_EQ(choose("y+z"), kNobody) << "no engine has both";
+  for (const char* name : {"x+nothing", "x+", "+x", "x++y", "+", "x+x+x+x+x+x+x+x+x"}) {
+    EXPECT_EQ(choose(name), kUnknown) << name;
+  }
+  Wanted wanted{.model = "base", .adapters = {"y", "x"}, .prompt_tokens = 10};
+  EXPECT_EQ(cluster_.choose(wanted, now_).engine, EngineIndex(1));
+  const RouteRequest request = EngineSearch(cluster_, wanted).request(now_);
+  EXPECT_EQ(request.rank, 24);
+  EXPECT_EQ(request.adapter_bytes, 14);
+  wanted.adapters.push_back("nothing");
+  EXPECT_EQ(cluster_.choose(wanted, now_).kind, Choice::Kind::unknown);
+  EXPECT_EQ(wanted.name(), "y+x+nothing");
+  cluster_.set_offered({{"z", 8, 5, ""}});
+  EXPECT_EQ(choose("y+z"), 1) << "which can load the other";
+  const AdapterReport exact = {.name = "z+x", .rank = 8, .bytes = 5};
+  ASSERT_TRUE(report(1, report_of("b", {y, x, exact}), false));
+  EXPECT_EQ(choose("z+x"), 1) << "an adapter of exactly that name";
 }
 
 TEST_F(ClusterTest, SendsAnAdaptersRequestsToEnginesThatHaveIt) {

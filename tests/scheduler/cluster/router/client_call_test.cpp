@@ -61,6 +61,27 @@ TEST(ClientCall, ReadsWhatRoutingNeeds) {
   }
 }
 
+TEST(ClientCall, ReadsTheAdaptersThatAreNeeded) {
+  const auto call_of = [](const std::string& body) {
+    HttpRequest request;
+    request.path = "/v1/completions";
+    request.body = body;
+    ClientCall call;
+    EXPECT_FALSE(read_client_call(request, call));
+    return call;
+  };
+  const std::string prompt = R"("prompt":")" + std::string(4096, 'x') + R"(")";
+  const ClientCall call = call_of(
+      "{" + prompt + R"(,"adapters":[{"name":"b","scale":0.5},{"name":"a"},7,{"scale":1}]})");
+  EXPECT_EQ(call.adapters, (std::vector<std::string>{"b", "a"}));
+  EXPECT_EQ(call.model, "");
+  const ClientCall other =
+      call_of("{" + prompt + R"(,"adapters":[{"name":"b","scale":0.25},{"name":"a"}]})");
+  ASSERT_FALSE(call.prompt.empty());
+  EXPECT_NE(call.prompt.front().hash, other.prompt.front().hash) << "other keys and values";
+  EXPECT_TRUE(call_of("{" + prompt + R"(,"adapters":"a"})").adapters.empty());
+}
+
 TEST(ClientCall, RefusesMoreValuesThanOneRequestMayHold) {
   std::string body = R"({"prompt": "a", "unknown": [0)";
   while (body.size() < 4U << 20) body += R"(,{"":{}})";

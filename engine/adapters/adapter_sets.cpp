@@ -1,0 +1,92 @@
+#include "engine/adapters/adapter_sets.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/adapters/adapter_reading.h"
+#include "engine/adapters/adapter_strips.h"
+#include "engine/service/generation.h"
+
+namespace tandem {
+namespace {
+
+bool is_idle(const AdapterLease& set) {
+  return set->running.load(std::memory_order_relaxed) == 0 &&
+         set->waiting.load(std::memory_order_relaxed) == 0;
+}
+
+std::string name_of_set(const std::vector<ScaledAdapter>& adapters) {
+  std::vector<AdapterPart> parts;
+  for (const auto& [adapter, scale] : adapters) parts.push_back({adapter->name(), scale});
+  return name_of(parts);
+}
+
+}  // namespace
+
+std::vector<SummedAdapter> parts_of_set(const std::vector<ScaledAdapter>& adapters) {
+  std::vector<SummedAdapter> parts;
+  for (const auto& [adapter, scale] : adapters) {
+    parts.push_back({adapter->name(), &adapter->contents(), scale});
+  }
+  return parts;
+}
+
+Result<AdapterLease> AdapterSets::find(std::vector<ScaledAdapter> adapters, bool* changed) {
+  // One order, as sums in others would differ in their roundings and be cached apart.
+  std::ranges::sort(adapters, {}, [](const ScaledAdapter& each) { return each.adapter->name(); });
+  const std::lock_guard lock(mutex_);
+  const auto known =
+      std::ranges::find_if(sets_, [&](const AdapterLease& set) { return set->set() == adapters; });
+  if (known != sets_.end()) {
+    std::rotate(known, known + 1, sets_.end());
+    return sets_.back();
+  }
+  TANDEM_ASSIGN(AdapterLease made, make(std::move(adapters)));
+  for (auto at = sets_.begin(); at != sets_.end() && sets_.size() >= kMost;) {
+    if (!is_idle(*at)) {
+      ++at;
+      continue;
+    }
+    (*at)->retire();
+    at = sets_.erase(at);
+    if (changed != nullptr) *changed = true;
+  }
+  sets_.push_back(made);
+  return made;
+}
+
+Result<AdapterLease> AdapterSets::make(std::vector<ScaledAdapter> adapters) const {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  for (const auto& [adapter, scale] : adapters) {
+    if (adapter->tokenizer() == nullptr) continue;
+    if (adapters.size() > 1) {
+      return invalid("adapter '{}' has a tokenizer of its own, so it has no sum with others",
+                     adapter->name());
+    }
+    tokenizer = adapter->tokenizer();
+  }
+  TANDEM_ASSIGN(Adapter sum, sum_layout(*spec_, parts_of_set(adapters), max_rank_));
+  TANDEM_TRY(host_->check_size(AdapterReading::bytes_with_words(sum.num_bytes, sum.layers.size())));
+  Adapter part = device_layout(sum, *spec_, num_devices_);
+  std::string name = name_of_set(adapters);
+  return std::make_shared<ServedAdapter>(std::move(name), std::move(sum), std::move(part),
+                                         /*pinned=*/false, /*reloadable=*/true, host_,
+                                         std::move(tokenizer), std::move(adapters));
+}
+
+void AdapterSets::forget_retired() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(sets_, [](const AdapterLease& set) {
+    const bool gone = std::ranges::any_of(
+        set->set(), [](const ScaledAdapter& each) { return each.adapter->retired(); });
+    if (gone) set->retire();
+    return gone;
+  });
+}
+
+std::vector<AdapterLease> AdapterSets::list() const {
+  const std::lock_guard lock(mutex_);
+  return {sets_.begin(), sets_.end()};
+}
+
+}  // namespace tandem
