@@ -376,8 +376,8 @@ TEST_F(OtherServersTest, NoNameForAnAdapterIsAnsweredByTheBase) {
     body[name] = value;
     return post(port, kCompletionsPath, body);
   };
-  for (const char* name : {"lora_path", "adapter_id", "adapters", "lora", "LoRA", "lora_weights",
-                           "my-lora", "useLora", "peftAdapter", "active_adapter", "loraRequest"}) {
+  for (const char* name : {"lora_path", "adapter_id", "lora", "LoRA", "lora_weights", "my-lora",
+                           "useLora", "peftAdapter", "active_adapter", "loraRequest"}) {
     for (const json& value : {json("poet"), json{{"name", "poet"}}, json{{{"id", 0}}}}) {
       const auto answer = ask(name, value);
       EXPECT_EQ(answer.status, 400) << name;
