@@ -276,9 +276,8 @@ struct LoraModules {
   LoraPages pages;
 };
 
-// The part of a LoRA operation to compute: all of it, or only v = x A^T, or only y += v B^T; or
-// y = x B^T, for B that is a whole weight of the adapter's own; or what rows of its own for a few
-// tokens give.
+// The part of a LoRA operation to compute: all of it, only v = x A^T, only y += v B^T, y = x B^T
+// with a whole weight of the adapter's own for B, or what its own rows for a few tokens give.
 enum class LoraPart : std::uint8_t { whole, shrink, expand, replace, tokens };
 
 // The number of an adapter's ranks that each of `num_shares` devices computes when they share them:
@@ -290,8 +289,8 @@ constexpr std::int32_t lora_share(std::int32_t rank, std::int32_t num_shares) {
 // For every segment s, row t of it, and module m of the fused projection:
 //   out[m][t] += x[t] A^T B^T + bias, (A, B) = table[slot(s) * slot_stride + m].
 // Rows in no segment use the base model alone; segments without rows are padding. S-LoRA's MBGMV
-// and Punica's SGMV are two ways to compute this. Ranks from 1 to
-// DeviceInfo::max_lora_rank may be mixed in one call.
+// and Punica's SGMV are two ways to compute this. Ranks up to DeviceInfo::max_lora_rank may be
+// mixed.
 //
 // As two halves, between which devices that share a model exchange v (S-LoRA, section 6). Let M be
 // the number of modules, n = lora_share(rank of (A, B), num_shares), and w the width of v per
@@ -303,14 +302,12 @@ constexpr std::int32_t lora_share(std::int32_t rank, std::int32_t num_shares) {
 //
 // Replacing, where B has x's width for a rank, whatever max_rank is (0: no adapter has modules):
 //   replace  out[0][t] = x[t] B^T; rows whose adapter does not have the module keep what they hold
-//   tokens   out[0][t, id[j]] = x[t] A[j]^T, for the ids in B (base/lora_rows.h), ascending and
-//   below
+//   tokens   out[0][t, id[j]] = x[t] A[j]^T for the ids in B (base/lora_rows.h), ascending, below
 //            out[0].cols(); `out` is f32, and its other elements keep what they hold
 //
 // With `ids`, x is not in memory, and one module of an embedding's tokens is computed:
 //   shrink   row t of x is id_scale times the unit vector of ids[t], one of x.cols()
-//   replace  out[0][t] = id_scale B[ids[t]], B [x.cols(), rank]; `out` has `rank` columns. Rows of
-//            ids that B does not have keep what they hold
+//   replace  out[0][t] = id_scale B[ids[t]], B [x.cols(), rank], if it has the row, [rank] columns
 //   tokens   out[0][t] = id_scale A[j] where id[j] = ids[t], A [rank, out[0].cols()]
 struct LoraArgs : LoraModules {
   TensorView x;              // [T, in], compute dtype; for `expand` only the dtype matters
@@ -320,11 +317,10 @@ struct LoraArgs : LoraModules {
   std::int32_t num_segments;
   std::int32_t max_rank;   // largest rank of any segment's adapter, or a bound on it
   std::int32_t max_count;  // largest count of any segment, or a bound on it
-  // True if operations that run just before this one (offer) decide which segments there are and
-  // which weights are present: none of that is read before those operations have ended.
+  // True if operations just before this one (offer) decide which segments and weights there are:
+  // none of that is read before they have ended.
   bool live = false;
-  // False: no adapter has biases, or another device adds them to the same sum.
-  bool adds_bias = true;
+  bool adds_bias = true;  // false: no adapter has biases, or another device adds them
   LoraPart part = LoraPart::whole;
   TensorView v;  // for the halves: f32, dense, rows of whole 16 bytes
   std::int32_t num_shares = 1;
@@ -334,9 +330,8 @@ struct LoraArgs : LoraModules {
   float id_scale = 1;
 };
 
-// The handoff of cold adapters to CPU workers (docs/architecture.md, "A cold layer, from offer to
-// accept"). A group is the rows of a step that use one adapter not yet on the device: one segment
-// of LoraArgs. The groups and their order are fixed for a whole step.
+// The handoff of cold adapters to CPU workers (docs/architecture.md). A group is the rows of a step
+// with one adapter that is not yet on the device: a segment of LoraArgs. A step's groups are fixed.
 struct ColdGroup {
   std::int32_t segment;      // index in segments
   std::int32_t mailbox;      // index of the mailbox whose workers compute the group

@@ -2,9 +2,7 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 
 #include "engine/server/api.h"
 #include "engine/server/messages/request/request_fields.h"
@@ -423,82 +421,6 @@ TEST_F(ApiTest, DescribesWhatItTellsOfAdapters) {
   const json schema = described["paths"]["/v1/adapters"]["get"]["responses"]["200"]["content"]
                                ["application/json"]["schema"];
   check_described(get(port, "/v1/adapters").json(), schema, {"by_size"});  // except for the link
-}
-
-// The request options in docs/rest.md, listed by hand, so that one that is lost from the table is
-// noticed.
-TEST(RequestFields, AreThoseOfTheInterface) {
-  const std::set<std::string> expected{"model",
-                                       "prompt",
-                                       "input",
-                                       "encoding_format",
-                                       "dimensions",
-                                       "pooling",
-                                       "normalize",
-                                       "text_1",
-                                       "text_2",
-                                       "query",
-                                       "use_activation",
-                                       "top_n",
-                                       "return_documents",
-                                       "messages",
-                                       "tools",
-                                       "documents",
-                                       "chat_template_kwargs",
-                                       "chat_template",
-                                       "add_generation_prompt",
-                                       "continue_final_message",
-                                       "max_tokens",
-                                       "max_completion_tokens",
-                                       "temperature",
-                                       "top_p",
-                                       "top_k",
-                                       "min_p",
-                                       "presence_penalty",
-                                       "frequency_penalty",
-                                       "repetition_penalty",
-                                       "logit_bias",
-                                       "seed",
-                                       "stop",
-                                       "stop_token_ids",
-                                       "ignore_eos",
-                                       "skip_special_tokens",
-                                       "include_stop_str_in_output",
-                                       "min_tokens",
-                                       "n",
-                                       "logprobs",
-                                       "top_logprobs",
-                                       "echo",
-                                       "stream",
-                                       "stream_options",
-                                       "user",
-                                       "priority",
-                                       "allowed_token_ids",
-                                       "bad_words",
-                                       "response_format",
-                                       "structured_outputs",
-                                       "guided_json",
-                                       "guided_regex",
-                                       "guided_choice",
-                                       "guided_grammar",
-                                       "tool_choice",
-                                       "parallel_tool_calls",
-                                       "truncate_prompt_tokens"};
-  std::set<std::string> found;
-  for (const RequestField& field : request_fields()) found.insert(field.name);
-  EXPECT_EQ(found, expected);
-}
-
-TEST(UnsupportedFields, AreOnThePage) {
-  std::stringstream read;
-  read << std::ifstream("../docs/rest.md").rdbuf();
-  const std::string page = read.str();
-  for (const UnsupportedField& field : unsupported_fields()) {
-    EXPECT_NE(page.find(std::string("`") + field.name + "`"), std::string::npos) << field.name;
-  }
-  for (const char* name : ignored_fields()) {
-    EXPECT_NE(page.find(std::string("`") + name + "`"), std::string::npos) << name;
-  }
 }
 
 }  // namespace

@@ -1,4 +1,10 @@
 // The server's treatment of each request field: accepted, refused by name, or ignored.
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <sstream>
+#include <string>
+
 #include "engine/server/messages/request/request_fields.h"
 #include "engine/server/messages/request/unsupported_fields.h"
 #include "server_fixture.h"
@@ -195,6 +201,37 @@ TEST_F(FieldsTest, IgnoresUnknownFields) {
   start();
   EXPECT_EQ(post(port, kCompletionsPath, {{"prompt", "p"}, {"best_of", 1}, {"né\n", 2}}).status,
             200);
+}
+
+// The request options in docs/rest.md, listed by hand, so that one that is lost from the table is
+// noticed.
+TEST(RequestFields, AreThoseOfTheInterface) {
+  std::istringstream names(
+      "model prompt input encoding_format dimensions pooling normalize text_1 text_2 query "
+      "use_activation top_n return_documents messages tools documents chat_template_kwargs "
+      "chat_template add_generation_prompt continue_final_message max_tokens "
+      "max_completion_tokens temperature top_p top_k min_p presence_penalty "
+      "frequency_penalty repetition_penalty logit_bias seed stop stop_token_ids ignore_eos "
+      "skip_special_tokens include_stop_str_in_output min_tokens n logprobs top_logprobs "
+      "echo stream stream_options user priority allowed_token_ids bad_words "
+      "response_format structured_outputs guided_json guided_regex guided_choice "
+      "guided_grammar tool_choice parallel_tool_calls truncate_prompt_tokens adapters");
+  const std::set<std::string> expected{std::istream_iterator<std::string>(names), {}};
+  std::set<std::string> found;
+  for (const RequestField& field : request_fields()) found.insert(field.name);
+  EXPECT_EQ(found, expected);
+}
+
+TEST(UnsupportedFields, AreOnThePage) {
+  std::stringstream read;
+  read << std::ifstream("../docs/rest.md").rdbuf();
+  const std::string page = read.str();
+  for (const UnsupportedField& field : unsupported_fields()) {
+    EXPECT_NE(page.find(std::string("`") + field.name + "`"), std::string::npos) << field.name;
+  }
+  for (const char* name : ignored_fields()) {
+    EXPECT_NE(page.find(std::string("`") + name + "`"), std::string::npos) << name;
+  }
 }
 
 }  // namespace
