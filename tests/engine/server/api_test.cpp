@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <set>
+#include <sstream>
 
 #include "engine/server/api.h"
 #include "engine/server/messages/request/request_fields.h"
