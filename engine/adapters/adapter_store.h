@@ -40,7 +40,6 @@ namespace tandem {
 struct AdapterStoreOptions {
   std::int32_t max_adapters = 4096;  // names in use at once
   std::int32_t max_rank = 2048;
-  std::int32_t max_added_tokens = 0;  // beyond the base's vocabulary
   std::size_t host_tier_bytes = std::size_t{64} << 20;
   std::int64_t (*now_ns)() = unix_now_ns;    // gives the age of files (FileIdentity::vouches)
   std::vector<int> host_tier_nodes = {-1};   // as in HostTier::create
@@ -50,6 +49,7 @@ struct AdapterStoreOptions {
   ColdStartLog* cold_starts = nullptr;       // records readings; outlives the store
   ReaderPlan readers = {};                   // the threads that read adapters again
   const Tokenizer* tokenizer = nullptr;  // the base's; outlives the store. Null: adapters have it
+  std::int32_t max_added_tokens = 0;     // beyond the base's vocabulary
 };
 
 class AdapterStore {
