@@ -35,6 +35,10 @@ Result<AdapterLease> AdapterSets::find(std::vector<ScaledAdapter> adapters, bool
   // One order, as sums in others would differ in their roundings and be cached apart.
   std::ranges::sort(adapters, {}, [](const ScaledAdapter& each) { return each.adapter->name(); });
   const std::lock_guard lock(mutex_);
+  for (const auto& [adapter, scale] : adapters) {  // forget_retired() may have been here before
+    if (!adapter->retired()) continue;
+    return error(StatusCode::not_found, "adapter '{}' is not loaded", adapter->name());
+  }
   const auto known =
       std::ranges::find_if(sets_, [&](const AdapterLease& set) { return set->set() == adapters; });
   if (known != sets_.end()) {

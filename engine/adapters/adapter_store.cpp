@@ -72,8 +72,13 @@ Result<std::unique_ptr<AdapterStore>> AdapterStore::create(Device& device, const
   }
   TANDEM_ASSIGN(store->host_,
                 HostTier::create(device, options.host_tier_bytes, options.host_tier_nodes));
-  store->sets_ = std::make_unique<AdapterSets>(store->spec_, options.max_rank, options.num_devices,
-                                               store->host_);
+  // A GPU computes all adapters of a step without tensor cores if one has a higher rank, and any
+  // request may ask for a set.
+  constexpr std::int32_t kMostOnGpu = 512;
+  const std::int32_t most =
+      device.info().is_cuda ? std::min(options.max_rank, kMostOnGpu) : options.max_rank;
+  store->sets_ =
+      std::make_unique<AdapterSets>(store->spec_, most, options.num_devices, store->host_);
   store->reader_ = std::thread([raw = store.get()] { raw->read_loop(); });
   return store;
 }
@@ -329,6 +334,12 @@ Result<AdapterFile> AdapterStore::open_file(const std::string& digest,
     if (lease->contents().digest != digest) continue;
     const AdapterHome::Folder folder = lease->home().folder();
     if (folder.path.empty()) continue;  // made in memory
+    if (lease->tokenizer() != nullptr) {
+      status = error(StatusCode::not_found,
+                     "the adapter with the digest {} has a tokenizer of its own, which is not sent",
+                     digest);
+      continue;
+    }
     Result<Folder> place = Folder::open(folder.path);
     if (!place) {
       status = place.status();

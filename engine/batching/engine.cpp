@@ -66,9 +66,11 @@ BatchLimits batch_limits(const EngineOptions& options, const ModelSpec& spec) {
 ExecutorOptions executor_options(const EngineOptions& options, const KvGroups& groups,
                                  ColdStartLog* cold_starts) {
   const std::int32_t samples = max_logit_rows(options.max_num_seqs);
+  constexpr std::int32_t kAlignedLogits = 8;  // rows that vector loads can read
   ExecutorOptions result;
-  result.model = {options.max_num_batched_tokens, samples, options.max_model_len,
-                  options.max_lora_rank, options.max_added_tokens};
+  result.model = {
+      options.max_num_batched_tokens, samples, options.max_model_len, options.max_lora_rank,
+      (options.max_added_tokens + kAlignedLogits - 1) / kAlignedLogits * kAlignedLogits};
   result.step = {options.max_num_batched_tokens,
                  options.max_num_seqs,
                  samples,
@@ -338,8 +340,8 @@ Result<std::shared_ptr<const ScoreHead>> Engine::score_head_for(
     return std::shared_ptr<const ScoreHead>();
   }
   const std::shared_ptr<const ScoreHead>& head = own == nullptr ? score_ : own;
-  const std::string whose =
-      request.adapter.empty() ? "the base model" : fmt::format("'{}'", request.adapter);
+  const std::string name = request.adapters.empty() ? request.adapter : name_of(request.adapters);
+  const std::string whose = name.empty() ? "the base model" : fmt::format("'{}'", name);
   if (head == nullptr) {
     return invalid("{} has no score head; an adapter trained for SEQ_CLS has", whose);
   }

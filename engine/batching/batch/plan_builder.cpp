@@ -63,10 +63,11 @@ std::int32_t add_prompt_rows(const Sequence& sequence, std::int64_t end, StepPla
   for (std::int64_t p = std::max(sequence.computed(), sequence.prompt_logprobs.asked()); p < last;
        ++p) {
     SampleRow row;
-    row.forced_token = sequence.tokens.all()[static_cast<std::size_t>(p + 1)];
+    const bool pools = sequence.context().request.pooling != Pooling::none;
+    // A model without a head may have no logits for a token of an adapter's own.
+    if (!pools) row.forced_token = sequence.tokens.all()[static_cast<std::size_t>(p + 1)];
     row.num_logprobs = std::max(sequence.context().request.num_logprobs, 0);
-    plan.samples.push_back({static_cast<std::int32_t>(p - sequence.computed()), row,
-                            sequence.context().request.pooling != Pooling::none});
+    plan.samples.push_back({static_cast<std::int32_t>(p - sequence.computed()), row, pools});
   }
   return count_of(plan.samples) - before;
 }

@@ -336,6 +336,13 @@ Result<std::vector<PeftJob>> plan_jobs(const SafetensorsHeader& header, const Pe
       TANDEM_TRY(check_tensor(planned.path, "the weight", pair.whole, {own, planned.rank}));
       pair.a = pair.b = pair.whole;  // A has no columns
     } else {
+      const Site site = spec.modules[planned.module].site;
+      if (own > spec.vocab_size && (site == Site::embedding || site == Site::head)) {
+        return invalid(
+            "{} has LoRA, and the adapter has tokens that the base does not have: one of them is "
+            "supported",
+            planned.path);
+      }
       TANDEM_TRY(check_tensor(planned.path, "lora_A", pair.a, {planned.rank, in.stored}));
       TANDEM_TRY(check_tensor(planned.path, "lora_B", pair.b, {rows.all, planned.rank}));
       if (biased) TANDEM_TRY(check_tensor(planned.path, "lora_B.bias", pair.bias, {rows.all}));

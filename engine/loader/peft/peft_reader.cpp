@@ -182,8 +182,9 @@ bool same_layout(const Adapter& a, const Adapter& b) {
            x.b_offset == y.b_offset;
   };
   const auto labels = [](const Adapter& x) { return x.score == nullptr ? 0 : x.score->labels; };
-  return a.dtype == b.dtype && labels(a) == labels(b) && a.invocation == b.invocation &&
-         a.num_bytes == b.num_bytes && std::ranges::equal(a.layers.all(), b.layers.all(), same);
+  return a.dtype == b.dtype && a.vocab_size == b.vocab_size && labels(a) == labels(b) &&
+         a.invocation == b.invocation && a.num_bytes == b.num_bytes &&
+         std::ranges::equal(a.layers.all(), b.layers.all(), same);
 }
 
 Result<Adapter> load_peft_adapter(const std::filesystem::path& dir, const ModelSpec& spec,

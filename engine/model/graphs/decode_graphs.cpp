@@ -17,6 +17,8 @@ constexpr std::array<std::int32_t, 25> kDecodeRows = {1,   2,   4,   8,   16,  2
 constexpr std::array<std::int32_t, 6> kDecodeRanks = {16, 32, 64, 128, 256, 512};
 // Steps with higher ranks are so rare that their graphs are recorded where they first occur.
 constexpr std::int32_t kMostRecordedRank = 512;
+// Graphs take memory that nothing gives back. Steps of yet other rare kinds run without one.
+constexpr std::size_t kMostRecorded = 2048;
 // The sites of most adapters, and those within layers, each recorded with every bound of the rank.
 constexpr std::array<SiteSet, 2> kDecodeSites = {
     SiteSet{Site::qkv}, SiteSet{Site::qkv, Site::o, Site::gate_up, Site::down, Site::layer_inputs,
@@ -61,6 +63,8 @@ bool DecodeGraphs::pad(StepBatch& batch) const {
   sites.add(batch.halved());
   StepBounds padded = bounds(rows, rank == 0 ? 0 : bound_of(ranks_, rank), bound_of(sites));
   padded.has_bias = batch.has_bias();
+  const Key key(rows, padded.max_rank, padded.adapted, batch.halved(), padded.has_bias);
+  if (rank > 0 && graphs_.size() >= kMostRecorded && !graphs_.contains(key)) return false;
   batch.pad(padded);
   return true;
 }

@@ -99,7 +99,7 @@ void add_outer_modules(std::vector<AdaptedModule>& rows) {
     return std::int64_t{&layer == &model.layers.front()};
   };
   const AdaptedModule::Columns last_one = [](Model model, Layer layer) {
-    return std::int64_t{&layer == &model.layers.back()};
+    return std::int64_t{model.writes_text && &layer == &model.layers.back()};
   };
   const AdaptedModule::Columns last_vocab = [](Model model, Layer layer) {
     return model.writes_text && &layer == &model.layers.back() ? model.vocab_size : 0;

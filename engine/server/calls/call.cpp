@@ -69,7 +69,10 @@ MaybeError CallContext::find_adapters(const std::string& asked, GenerationReques
     error->param = field;
     return error;
   }
-  first = parts.front().name;
+  // Those that count not at all are left out.
+  const auto counted =
+      std::ranges::find_if(parts, [](const AdapterPart& part) { return part.scale != 0; });
+  first = counted == parts.end() ? "" : counted->name;
   return std::nullopt;
 }
 

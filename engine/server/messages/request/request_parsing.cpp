@@ -353,12 +353,19 @@ MaybeError make_requests(const CompletionCall& call, const TextCodec& text,
   if (auto error = encode_bad_words(call, text, bad_words)) return error;
   const char* param = call.chat ? "messages" : call.prompt_field;
   const std::size_t num_prompts = call.chat ? 1 : call.prompts.size();
+  std::size_t pair_bytes = 0;  // one of the texts is often the same, and read with each of many
   for (std::size_t i = 0; i < num_prompts; ++i) {
     GenerationRequest request = call.request;
     request.sampling.bad_words = bad_words;
     if (call.chat) {
       if (auto error = encode_chat(call, text, request.prompt)) return error;
     } else if (const Prompt& prompt = call.prompts[i]; prompt.text) {
+      constexpr std::size_t kMostPairBytes = std::size_t{8} << 20;
+      if (prompt.first != nullptr) pair_bytes += prompt.first->size() + prompt.text->size();
+      if (pair_bytes > kMostPairBytes) {
+        return bad_field(param, "the texts of all pairs have more than {} MB together",
+                         kMostPairBytes >> 20);
+      }
       auto encoded = prompt.first != nullptr ? text.encode_pair(*prompt.first, *prompt.text)
                                              : text.encode(*prompt.text, true);
       if (!encoded) return to_api_error(encoded.status());

@@ -3,7 +3,7 @@
 // kernel adds it. It runs only in steps with an adapter that has biases: such adapters are rare,
 // and the others' kernels pay nothing for them.
 //
-// Grid: columns in pieces of kPlainThreads x rows x modules. Bound by latency.
+// Grid: rows x columns in pieces of kPlainThreads x modules. Bound by latency.
 #include "gpu/cuda/lora/kernels/bias.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 template <typename T, typename Out, bool kPaged>
 __global__ void __launch_bounds__(kPlainThreads) add_bias(const __grid_constant__ LoraParams p) {
-  const int position = static_cast<int>(blockIdx.y);
+  const int position = static_cast<int>(blockIdx.x);
   const int which = static_cast<int>(blockIdx.z);
   const int slot = slot_of(p, position);
   if (slot < 0) return;
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kPlainThreads) add_bias(const __grid_constant_
   const int bias_at = (entry.rank + kGroup - 1) / kGroup * kGroup;
   if (entry.rank == 0 || entry.b_stride <= bias_at) return;
   const LoraOutput& out = p.out[which];
-  const int o = static_cast<int>(blockIdx.x) * kPlainThreads + static_cast<int>(threadIdx.x);
+  const int o = static_cast<int>(blockIdx.y) * kPlainThreads + static_cast<int>(threadIdx.x);
   if (o >= out.cols) return;
   const WeightBytes<kPaged> bytes(p, slot);
   const std::int64_t at = std::int64_t{p.first_column + o} * entry.b_stride + bias_at;
@@ -36,8 +36,9 @@ template <typename T, typename Out>
 cudaError_t launch(const LoraParams& p, cudaStream_t stream) {
   int columns = 0;
   for (int m = 0; m < p.num_modules; ++m) columns = std::max(columns, p.out[m].cols);
-  const dim3 blocks(static_cast<unsigned>((columns + kPlainThreads - 1) / kPlainThreads),
-                    static_cast<unsigned>(p.num_rows), static_cast<unsigned>(p.num_modules));
+  const dim3 blocks(static_cast<unsigned>(p.num_rows),
+                    static_cast<unsigned>((columns + kPlainThreads - 1) / kPlainThreads),
+                    static_cast<unsigned>(p.num_modules));
   if (p.page_base != nullptr) {
     add_bias<T, Out, true><<<blocks, kPlainThreads, 0, stream>>>(p);
   } else {

@@ -64,7 +64,8 @@ __global__ void __launch_bounds__(kPlainThreads)
     const int ranks = min(each, entry.rank - first);
     for (int r = static_cast<int>(threadIdx.x); r < ranks; r += kPlainThreads) {
       const std::int64_t at = std::int64_t{first + r} * p.in + id;
-      p.v[row * p.v_stride + r] = o.id_scale * weight_at<T, kPaged>(bytes, entry.a, at);
+      p.v[row * p.v_stride + r] =
+          id < p.in ? o.id_scale * weight_at<T, kPaged>(bytes, entry.a, at) : 0.0F;
     }
     return;
   }
@@ -182,6 +183,7 @@ __global__ void __launch_bounds__(kPlainThreads)
       const std::uint64_t begin =
           (by_token ? entry.a : entry.b) + static_cast<std::uint64_t>(i * row_bytes);
       const int column = by_token ? token_at(bytes, entry, i) : i;
+      if (column < 0 || column >= p.out[0].cols) continue;  // of a file that is not proven yet
       multiply_column<T, Out, kPaged>(p, segment, bytes, begin, column);
     }
   }
