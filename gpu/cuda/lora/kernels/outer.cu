@@ -106,22 +106,23 @@ __device__ __forceinline__ void load_vector(const WeightBytes<kPaged>& bytes, st
 
 // y[t, column] = x[t] w for the rows t of the segment, where w begins at byte `begin`. Rows of B
 // begin at multiples of 16 bytes and are padded to them by zeros; those of A may do neither. 16
-// aligned bytes lie in one chunk.
-template <typename T, typename Out, bool kPaged>
+// aligned bytes lie in one chunk. Segments of decode steps mostly have one row, which kMostRows = 1
+// computes with fewer registers and more loads in flight.
+template <typename T, typename Out, bool kPaged, int kMostRows>
 __device__ void multiply_column(const LoraParams& p, const LoraRows& segment,
                                 const WeightBytes<kPaged>& bytes, std::uint64_t begin, int column) {
   constexpr int kVector = 16 / sizeof(T);
-  constexpr int kAhead = 4;  // loads of B in flight for a lane
+  constexpr int kAhead = kMostRows == 1 ? 8 : 4;  // loads of B in flight for a lane
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const bool aligned = begin % 16 == 0;
   const T* const x = static_cast<const T*>(p.x);
   const bool x_aligned = reinterpret_cast<std::uint64_t>(x) % 16 == 0 &&
                          p.x_stride % kVector == 0 && p.in % kVector == 0;
-  for (int first = 0; first < segment.count; first += kRows) {
-    const int count = min(kRows, segment.count - first);
-    std::int64_t row[kRows];
-    float sum[kRows] = {};
-    for (int j = 0; j < kRows; ++j) {
+  for (int first = 0; first < segment.count; first += kMostRows) {
+    const int count = min(kMostRows, segment.count - first);
+    std::int64_t row[kMostRows];
+    float sum[kMostRows] = {};
+    for (int j = 0; j < kMostRows; ++j) {
       row[j] = row_of(p, segment.first + first + min(j, count - 1));
     }
     for (int base = lane * kVector; base < p.in; base += kAhead * 32 * kVector) {
@@ -136,7 +137,7 @@ __device__ void multiply_column(const LoraParams& p, const LoraRows& segment,
         const int i = base + ahead * 32 * kVector;
         if (i >= p.in) break;
 #pragma unroll
-        for (int j = 0; j < kRows; ++j) {
+        for (int j = 0; j < kMostRows; ++j) {
           if (j >= count) break;
           const T* const from = x + row[j] * p.x_stride + i;
           alignas(16) T v[kVector] = {};
@@ -156,7 +157,7 @@ __device__ void multiply_column(const LoraParams& p, const LoraRows& segment,
       }
     }
 #pragma unroll
-    for (int j = 0; j < kRows; ++j) {
+    for (int j = 0; j < kMostRows; ++j) {
       for (int step = 16; step > 0; step /= 2) sum[j] += __shfl_xor_sync(~0U, sum[j], step);
       if (lane == 0 && j < count) {
         static_cast<Out*>(p.out[0].data)[row[j] * p.out[0].stride + column] =
@@ -184,7 +185,11 @@ __global__ void __launch_bounds__(kPlainThreads)
           (by_token ? entry.a : entry.b) + static_cast<std::uint64_t>(i * row_bytes);
       const int column = by_token ? token_at(bytes, entry, i) : i;
       if (column < 0 || column >= p.out[0].cols) continue;  // of a file that is not proven yet
-      multiply_column<T, Out, kPaged>(p, segment, bytes, begin, column);
+      if (segment.count == 1) {
+        multiply_column<T, Out, kPaged, 1>(p, segment, bytes, begin, column);
+      } else {
+        multiply_column<T, Out, kPaged, kRows>(p, segment, bytes, begin, column);
+      }
     }
   }
 }
