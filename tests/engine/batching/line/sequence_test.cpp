@@ -114,7 +114,7 @@ TEST_F(SequenceTest, HoldsPlacesForTokensInFlightUntilTheyAreLearnt) {
 TEST_F(SequenceTest, DropsWhatIsInFlightWhenItIsReplayed) {
   auto sequence = make_running();
   sequence->enter_step(4, 0, 0);
-  sequence->results.hold({.next_token = 4});
+  sequence->results.hold({{}, {}, 4, {}});
   sequence->results.find_ending({4, FinishReason::stop, {}});
   sequence->replay();
   EXPECT_THAT(sequence->tokens.all(), ElementsAre(1, 2, 3, 4));
