@@ -260,6 +260,7 @@ class FakeService final : public GenerationService {
     for (const auto& [name, info] : adapters_) all.push_back(info);
     return all;
   }
+  std::vector<AdapterInfo> adapter_sets() const override { return adapters(); }
   EngineStats stats() const override {
     EngineStats stats;
     stats.running = 3;
