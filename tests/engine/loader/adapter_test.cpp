@@ -13,7 +13,6 @@
 namespace tandem {
 namespace {
 
-using ::testing::ElementsAre;
 
 std::vector<float> values(const Adapter& adapter, std::uint64_t offset, std::size_t count) {
   std::vector<float> result(count);
