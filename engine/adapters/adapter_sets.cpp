@@ -17,6 +17,7 @@ bool is_idle(const AdapterLease& set) {
 
 std::string name_of_set(const std::vector<ScaledAdapter>& adapters) {
   std::vector<AdapterPart> parts;
+  parts.reserve(adapters.size());
   for (const auto& [adapter, scale] : adapters) parts.push_back({adapter->name(), scale});
   return name_of(parts);
 }
@@ -25,6 +26,7 @@ std::string name_of_set(const std::vector<ScaledAdapter>& adapters) {
 
 std::vector<SummedAdapter> parts_of_set(const std::vector<ScaledAdapter>& adapters) {
   std::vector<SummedAdapter> parts;
+  parts.reserve(adapters.size());
   for (const auto& [adapter, scale] : adapters) {
     parts.push_back({adapter->name(), &adapter->contents(), scale});
   }

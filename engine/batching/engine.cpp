@@ -279,7 +279,7 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
     if (!from) context->adapter = nullptr;  // the base model answers, whatever the name
     context->adapter_from = from.value_or(0);
   }
-  TANDEM_ASSIGN(context->score, score_head_for(request, std::move(context->score)));
+  TANDEM_ASSIGN(context->score, score_head_for(request, context->score));
   if (context->adapter != nullptr) {
     context->readings_before = context->adapter->home().num_readings();
     const Residency residency = context->adapter->residency();
@@ -335,7 +335,7 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
 
 // `own`: that of the request's adapter.
 Result<std::shared_ptr<const ScoreHead>> Engine::score_head_for(
-    const GenerationRequest& request, std::shared_ptr<const ScoreHead> own) const {
+    const GenerationRequest& request, const std::shared_ptr<const ScoreHead>& own) const {
   if (request.pooling != Pooling::classes && request.pooling != Pooling::score) {
     return std::shared_ptr<const ScoreHead>();
   }

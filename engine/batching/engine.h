@@ -104,7 +104,7 @@ class Engine final : public GenerationService {
  private:
   Status check_constraint(const GenerationRequest& request, const ServedAdapter& adapter) const;
   Result<std::shared_ptr<const ScoreHead>> score_head_for(
-      const GenerationRequest& request, std::shared_ptr<const ScoreHead> own) const;
+      const GenerationRequest& request, const std::shared_ptr<const ScoreHead>& own) const;
   Status resolve_constraint(GenerationRequest& request);
   Engine(const EngineOptions& options, const PoolShape& pool, const Tokenizer& tokenizer,
          const Clock& clock);

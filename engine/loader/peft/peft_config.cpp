@@ -245,7 +245,7 @@ Status read_trained_tokens(const Fields& fields, PeftConfig& peft) {
   const OrderedJson* const tokens = fields.find(kField);
   if (tokens == nullptr || is_off(*tokens)) return {};
   const auto add = [&](std::string_view module, const OrderedJson& list) -> Status {
-    TrainedTokens& trained = peft.tokens.emplace_back(std::string(module));
+    TrainedTokens& trained = peft.tokens.emplace_back(TrainedTokens{std::string(module), {}});
     TANDEM_ASSIGN(trained.ids, read_token_ids(kField, list, kMaxTrainedTokens));
     std::vector<TokenId> sorted = trained.ids;
     std::ranges::sort(sorted);

@@ -75,8 +75,9 @@ class TokenizerCodec final : public TextCodec {
     const auto id = tokenizer_.token_to_id(text);
     return id && tokenizer_.is_special(*id) ? id : std::nullopt;
   }
-  std::shared_ptr<const TextCodec> with(std::shared_ptr<const Tokenizer> tokenizer) const override {
-    return std::make_shared<TokenizerCodec>(std::move(tokenizer), *this);
+  std::shared_ptr<const TextCodec> with(
+      const std::shared_ptr<const Tokenizer>& tokenizer) const override {
+    return std::make_shared<TokenizerCodec>(tokenizer, *this);
   }
   const ChatTemplates* chat_templates() const override { return templates_; }
   Result<std::string> render_chat(const ChatInput& input, const ChatSource& source) const override {
@@ -137,7 +138,7 @@ std::shared_ptr<const TextCodec> text_with_adapter(const TextCodec& base,
                                                    const GenerationService& service,
                                                    const std::string& adapter) {
   auto tokenizer = adapter.empty() ? nullptr : service.adapter_tokenizer(adapter);
-  auto own = tokenizer == nullptr ? nullptr : base.with(std::move(tokenizer));
+  auto own = tokenizer == nullptr ? nullptr : base.with(tokenizer);
   return own != nullptr
              ? own
              : std::shared_ptr<const TextCodec>(std::shared_ptr<const TextCodec>(), &base);

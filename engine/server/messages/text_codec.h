@@ -52,7 +52,7 @@ class TextCodec {
   virtual std::optional<TokenId> special_token(std::string_view text) const = 0;
   // The same with another tokenizer, for requests with an adapter that has one. The original must
   // outlive it. Null: there is only one.
-  virtual std::shared_ptr<const TextCodec> with(std::shared_ptr<const Tokenizer>) const {
+  virtual std::shared_ptr<const TextCodec> with(const std::shared_ptr<const Tokenizer>&) const {
     return nullptr;
   }
   // The checkpoint's templates; null if it has none.

@@ -13,7 +13,6 @@
 namespace tandem {
 namespace {
 
-
 std::vector<float> values(const Adapter& adapter, std::uint64_t offset, std::size_t count) {
   std::vector<float> result(count);
   convert(adapter.dtype, adapter.bytes.get() + offset, DType::f32, result.data(), count);

@@ -27,6 +27,7 @@ const std::vector<TokenId> kInvocation = {11, 12, 13, 14};
 std::vector<DummyAdapter> adapters_of(const std::string& kind,
                                       const std::vector<TokenId>& invocation) {
   std::vector<DummyAdapter> adapters;
+  adapters.reserve(kActivated);
   for (std::int32_t i = 0; i < kActivated; ++i) {
     adapters.push_back(
         {fmt::format("{}-{}", kind, i), kActivatedRank, qkv_modules(), {}, invocation});
