@@ -262,6 +262,7 @@ Result<std::vector<TokenRow>> token_rows(const PlannedModule& planned, Pairs& pa
                    planned.path, rows.size(), vocab);
   }
   std::vector<TokenRow> sorted;
+  sorted.reserve(rows.size());
   for (const auto& [token, row] : rows) sorted.push_back(row);
   return sorted;
 }
