@@ -131,10 +131,10 @@ class AdapterSets : public ::testing::Test {
     HostDeviceOptions device;
     device.num_threads = 2;
     device.link_gbps = link_gbps;
-    device_ = make_host_device(device).value();
+    devices_.push_back(make_host_device(device).value());
     options.num_pages = 16 * 64;
-    auto engine = Engine::create(options, config_, *make_dummy_weights(7), DType::f32, *device_,
-                                 *tokenizer_, clock_, nullptr)
+    auto engine = Engine::create(options, config_, *make_dummy_weights(7), DType::f32,
+                                 *devices_.back(), *tokenizer_, clock_, nullptr)
                       .value();
     for (const std::string name : {"a", "b", "c"}) {
       EXPECT_TRUE(engine->load_adapter(name, write(name, name[0]), false, false).ok());
@@ -162,7 +162,7 @@ class AdapterSets : public ::testing::Test {
 
   const ModelSpec config_ = small_model(6);
   testing::TempDir dir_;
-  std::unique_ptr<Device> device_;
+  std::vector<std::unique_ptr<Device>> devices_;  // a test may have several engines
   WorkerFaults faults_;
   std::unique_ptr<Tokenizer> tokenizer_ = Tokenizer::load("data/demo-llama").value();
   SteadyClock clock_;
