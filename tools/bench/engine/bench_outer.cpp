@@ -13,6 +13,7 @@
 #include "tools/bench/measure/bench_adapters.h"
 #include "tools/bench/measure/bench_executor.h"
 #include "tools/cli/progress.h"
+#include "tools/setup/engine_setup.h"
 #include "tools/setup/gpus.h"
 
 namespace tandem {
@@ -74,7 +75,7 @@ Status measure_outer_modules(const EngineSettings& settings, const ModelSpec& sp
   for (const Samples& each : samples) report.add(each);
   const auto& [none, inside, outside, heads] = samples;
 
-  // Of an embedding's A, a step reads one column for each row.
+  // A step reads one column of an embedding's A for each row.
   const double unread = static_cast<double>(kOuterBatch) * kOuterRank *
                         static_cast<double>(spec.vocab_size * size_of(dtype));
   const double bytes = (bench->decode_bytes(kOuterBatch, kOutside) - unread) /
