@@ -59,7 +59,7 @@ struct TextConstraint {
 // A constraint compiled by an engine (GenerationService::compile), usable only by that engine.
 class CompiledConstraint;
 
-// What a request asks for in place of text. A state is the model's output after its last norm.
+// A request may ask for these in place of text. A state is the model's output after its last norm.
 enum class Pooling {
   none,     // text is asked for
   last,     // the state of the prompt's last token

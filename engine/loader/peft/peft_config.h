@@ -61,7 +61,7 @@ struct PlannedModule {
   std::int64_t rank;   // 1..kMaxAdapterRank; the width of a whole matrix
   double scale;        // alpha / rank, or alpha / sqrt(rank)
   bool saved = false;  // a whole matrix that modules_to_save names
-  // Of rows by token, `rank` of them, in the order of the file.
+  // The tokens of rows by token, `rank` of them, in the order of the file.
   std::vector<TokenId> tokens = {};
   std::string tied_path = {};  // the module whose rows it has, too, if it has none of its own
 };
