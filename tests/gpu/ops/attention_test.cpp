@@ -29,41 +29,35 @@ TEST_F(PagedAttention, SeesNoKeyBeforeItsWindow) {
   for (const DType dtype : kDtypes) {
     for (const std::int32_t window : {1, 7, 16, 129}) {
       if (sanitized() && window != 7 && window != 129) continue;
-      check_bounds({dtype, 2, 3, 64, 16, {{1, 5}, {1, 200}, {60, 150}, {40, 40}}, 2, window});
-      check_bounds({dtype, 1, 2, 24, 7, {{1, 1500}, {3, 400}}, 2, window});
-      check_bounds({dtype, 8, 2, 128, 16, {{1, 3000}, {70, 200}, {1, 90}}, 2, window});
+      check({dtype, 2, 3, 64, 16, {{1, 5}, {1, 200}, {60, 150}, {40, 40}}, 2, window});
+      check({dtype, 1, 2, 24, 7, {{1, 1500}, {3, 400}}, 2, window});
+      check({dtype, 8, 2, 128, 16, {{1, 3000}, {70, 200}, {1, 90}}, 2, window});
     }
-    check_bounds(
-        {dtype, 8, 2, 128, 16, {{150, 400}, {64, 64}, {200, 200}, {1, 800}, {90, 300}}, 0, 50});
-    check_bounds(
-        {dtype, 4, 2, 256, 16, {{150, 400}, {64, 64}, {200, 200}, {1, 800}, {90, 300}}, 0, 100});
-    check_bounds({dtype, 1, 1, 32, 16, {{1, 1500}, {20, 1400}}, 2, 1100});
+    check({dtype, 8, 2, 128, 16, {{150, 400}, {64, 64}, {200, 200}, {1, 800}, {90, 300}}, 0, 50});
+    check({dtype, 4, 2, 256, 16, {{150, 400}, {64, 64}, {200, 200}, {1, 800}, {90, 300}}, 0, 100});
+    check({dtype, 1, 1, 32, 16, {{1, 1500}, {20, 1400}}, 2, 1100});
   }
 }
 
 TEST_F(PagedAttention, CapsItsScores) {
   for (const DType dtype : kDtypes) {
-    check_bounds({dtype, 2, 2, 64, 16, {{1, 300}, {33, 70}}, 2, 0, 2});
-    check_bounds({dtype, 2, 2, 24, 16, {{1, 900}, {33, 70}}, 2, 50, 0.5F});
-    check_bounds(
-        {dtype, 4, 2, 256, 16, {{150, 400}, {64, 64}, {200, 200}, {1, 800}, {90, 300}}, 0, 0, 2});
-    check_bounds(
+    check({dtype, 2, 2, 64, 16, {{1, 300}, {33, 70}}, 2, 0, 2});
+    check({dtype, 2, 2, 24, 16, {{1, 900}, {33, 70}}, 2, 50, 0.5F});
+    check({dtype, 4, 2, 256, 16, {{150, 400}, {64, 64}, {200, 200}, {1, 800}, {90, 300}}, 0, 0, 2});
+    check(
         {dtype, 8, 2, 128, 16, {{150, 400}, {64, 64}, {200, 200}, {1, 800}, {90, 300}}, 0, 70, 1});
   }
 }
 
 TEST_F(PagedAttention, CountsTheSinkOfEachHeadOnce) {
   for (const DType dtype : kDtypes) {
-    check_bounds({dtype, 2, 3, 64, 16, {{1, 1}, {1, 40}, {20, 60}}, 2, 0, 0, true});
-    check_bounds({dtype, 1, 4, 64, 16, {{1, 1500}, {1, 700}}, 2, 0, 0, true});
-    check_bounds({dtype, 2, 2, 24, 7, {{1, 900}, {33, 70}}, 2, 50, 2, true});
-    check_bounds({dtype, 8, 1, 128, 16, {{1, 130}, {1, 4097}, {1, 12}}, 2, 100, 0, true});
-    check_bounds(
-        {dtype, 8, 2, 128, 16, {{150, 400}, {64, 64}, {200, 200}, {1, 800}}, 0, 0, 0, true});
-    check_bounds(
-        {dtype, 8, 2, 128, 16, {{150, 400}, {64, 64}, {200, 200}, {1, 800}}, 0, 70, 1, true});
-    check_bounds(
-        {dtype, 8, 2, 64, 16, {{150, 400}, {64, 64}, {200, 200}, {1, 800}}, 0, 0, 0, true});
+    check({dtype, 2, 3, 64, 16, {{1, 1}, {1, 40}, {20, 60}}, 2, 0, 0, true});
+    check({dtype, 1, 4, 64, 16, {{1, 1500}, {1, 700}}, 2, 0, 0, true});
+    check({dtype, 2, 2, 24, 7, {{1, 900}, {33, 70}}, 2, 50, 2, true});
+    check({dtype, 8, 1, 128, 16, {{1, 130}, {1, 4097}, {1, 12}}, 2, 100, 0, true});
+    check({dtype, 8, 2, 128, 16, {{150, 400}, {64, 64}, {200, 200}, {1, 800}}, 0, 0, 0, true});
+    check({dtype, 8, 2, 128, 16, {{150, 400}, {64, 64}, {200, 200}, {1, 800}}, 0, 70, 1, true});
+    check({dtype, 8, 2, 64, 16, {{150, 400}, {64, 64}, {200, 200}, {1, 800}}, 0, 0, 0, true});
   }
 }
 
@@ -271,10 +265,10 @@ TEST_F(PagedAttention, TakesPromptsWithWindowsAndSoftcaps) {
       for (const std::int32_t window : {40, 129, 300}) {
         shape.window = window;
         shape.softcap = window == 129 ? 0 : 1.5F;
-        if (all || (window == 129 && d == 128)) check_bounds(shape);
+        if (all || (window == 129 && d == 128)) check(shape);
       }
       shape.window = 0;
-      if (all) check_bounds(shape);
+      if (all) check(shape);
     }
   }
 }

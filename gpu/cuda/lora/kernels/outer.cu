@@ -5,10 +5,11 @@
 //   replace by ids  y[t] = scale B[ids[t]]            one block per row; bound by latency
 //   tokens by ids   y[t] = scale A[j], id[j] = ids[t] one block per row; bound by latency: its
 //                                                     threads search the ids alike
-//   replace         y[t] = x[t] B^T                   one warp per column and eight rows of a
-//                                                     segment; bound by reading B, once for eight.
-//                                                     The grid has one size for all steps, as those
-//                                                     that are recorded hold segments without rows
+//   replace         y[t] = x[t] B^T                   one warp per two columns and a row, or per
+//                                                     column and eight rows of a segment; bound by
+//                                                     reading B, once for eight rows. The grid has
+//                                                     one size for all steps, as those that are
+//                                                     recorded hold segments without rows
 //   tokens          y[t, id[j]] = x[t] A[j]^T         the same, for rows of A
 //
 // They start after the previous kernel has ended, so that all they read is there.
@@ -21,8 +22,8 @@ namespace tandem::cuda {
 namespace {
 
 constexpr int kWarps = kPlainThreads / 32;
-constexpr int kRows = 8;                // that share a read of B
-constexpr int kMaxColumnBlocks = 1056;  // eight on each of an H100's multiprocessors
+constexpr int kRows = 8;               // that share a read of B
+constexpr int kMaxColumnBlocks = 528;  // four on each of an H100's multiprocessors
 constexpr int kMaxSegmentBlocks = 8;
 
 template <bool kPaged>
@@ -104,25 +105,57 @@ __device__ __forceinline__ void load_vector(const WeightBytes<kPaged>& bytes, st
   }
 }
 
+// The sums of x w over two rows w of `vectors` whole vectors, for a segment of one row, as those of
+// decode steps mostly are. Two rows share the reads of x, and each lane has eight reads of them in
+// flight.
+template <typename T>
+__device__ __forceinline__ void multiply_pair(const uint4* x, const uint4* const (&w)[2],
+                                              int vectors, float (&sum)[2]) {
+  constexpr int kVector = 16 / sizeof(T);
+  constexpr int kAhead = 4;
+  for (int base = static_cast<int>(threadIdx.x) % 32; base < vectors; base += kAhead * 32) {
+    uint4 read[kAhead][2] = {};
+#pragma unroll
+    for (int ahead = 0; ahead < kAhead; ++ahead) {
+      const int i = base + ahead * 32;
+      if (i >= vectors) continue;
+      read[ahead][0] = __ldcs(w[0] + i);
+      read[ahead][1] = __ldcs(w[1] + i);
+    }
+#pragma unroll
+    for (int ahead = 0; ahead < kAhead; ++ahead) {
+      const int i = base + ahead * 32;
+      if (i >= vectors) continue;
+      const uint4 from = x[i];
+      const T* const v = reinterpret_cast<const T*>(&from);
+#pragma unroll
+      for (int k = 0; k < kVector; ++k) {
+        const float value = to_float(v[k]);
+        sum[0] += value * to_float(reinterpret_cast<const T*>(&read[ahead][0])[k]);
+        sum[1] += value * to_float(reinterpret_cast<const T*>(&read[ahead][1])[k]);
+      }
+    }
+  }
+}
+
 // y[t, column] = x[t] w for the rows t of the segment, where w begins at byte `begin`. Rows of B
 // begin at multiples of 16 bytes and are padded to them by zeros; those of A may do neither. 16
-// aligned bytes lie in one chunk. Segments of decode steps mostly have one row, which kMostRows = 1
-// computes with fewer registers and more loads in flight.
-template <typename T, typename Out, bool kPaged, int kMostRows>
+// aligned bytes lie in one chunk.
+template <typename T, typename Out, bool kPaged>
 __device__ void multiply_column(const LoraParams& p, const LoraRows& segment,
                                 const WeightBytes<kPaged>& bytes, std::uint64_t begin, int column) {
   constexpr int kVector = 16 / sizeof(T);
-  constexpr int kAhead = kMostRows == 1 ? 8 : 4;  // loads of B in flight for a lane
+  constexpr int kAhead = 4;  // loads of B in flight for a lane
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const bool aligned = begin % 16 == 0;
   const T* const x = static_cast<const T*>(p.x);
   const bool x_aligned = reinterpret_cast<std::uint64_t>(x) % 16 == 0 &&
                          p.x_stride % kVector == 0 && p.in % kVector == 0;
-  for (int first = 0; first < segment.count; first += kMostRows) {
-    const int count = min(kMostRows, segment.count - first);
-    std::int64_t row[kMostRows];
-    float sum[kMostRows] = {};
-    for (int j = 0; j < kMostRows; ++j) {
+  for (int first = 0; first < segment.count; first += kRows) {
+    const int count = min(kRows, segment.count - first);
+    std::int64_t row[kRows];
+    float sum[kRows] = {};
+    for (int j = 0; j < kRows; ++j) {
       row[j] = row_of(p, segment.first + first + min(j, count - 1));
     }
     for (int base = lane * kVector; base < p.in; base += kAhead * 32 * kVector) {
@@ -137,7 +170,7 @@ __device__ void multiply_column(const LoraParams& p, const LoraRows& segment,
         const int i = base + ahead * 32 * kVector;
         if (i >= p.in) break;
 #pragma unroll
-        for (int j = 0; j < kMostRows; ++j) {
+        for (int j = 0; j < kRows; ++j) {
           if (j >= count) break;
           const T* const from = x + row[j] * p.x_stride + i;
           alignas(16) T v[kVector] = {};
@@ -157,7 +190,7 @@ __device__ void multiply_column(const LoraParams& p, const LoraRows& segment,
       }
     }
 #pragma unroll
-    for (int j = 0; j < kMostRows; ++j) {
+    for (int j = 0; j < kRows; ++j) {
       for (int step = 16; step > 0; step /= 2) sum[j] += __shfl_xor_sync(~0U, sum[j], step);
       if (lane == 0 && j < count) {
         static_cast<Out*>(p.out[0].data)[row[j] * p.out[0].stride + column] =
@@ -167,11 +200,17 @@ __device__ void multiply_column(const LoraParams& p, const LoraRows& segment,
   }
 }
 
+// Registers are bounded so that 32 warps of a multiprocessor read at once.
 template <typename T, typename Out, bool kPaged>
-__global__ void __launch_bounds__(kPlainThreads)
+__global__ void __launch_bounds__(kPlainThreads, 4)
     outer_product(const __grid_constant__ LoraParams p, const bool by_token) {
-  const int first = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32;
-  const int step = static_cast<int>(gridDim.x) * kWarps;
+  constexpr int kVector = 16 / sizeof(T);
+  const T* const x = static_cast<const T*>(p.x);
+  const bool whole = p.in % kVector == 0 && p.x_stride % kVector == 0 &&
+                     reinterpret_cast<std::uint64_t>(x) % 16 == 0;
+  const int first =
+      (static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32) * 2;
+  const int step = static_cast<int>(gridDim.x) * kWarps * 2;
   for (int s = static_cast<int>(blockIdx.y); s < p.num_segments; s += static_cast<int>(gridDim.y)) {
     const LoraRows segment = p.segments[s];
     if (segment.count == 0) continue;
@@ -180,15 +219,45 @@ __global__ void __launch_bounds__(kPlainThreads)
     const WeightBytes<kPaged> bytes(p, segment.slot);
     const int count = by_token ? entry.rank : static_cast<int>(p.out[0].cols);
     const std::int64_t row_bytes = std::int64_t{by_token ? p.in : entry.b_stride} * sizeof(T);
+    const std::uint64_t rows = by_token ? entry.a : entry.b;
+    const std::int64_t row = row_of(p, segment.first);
     for (int i = first; i < count; i += step) {
-      const std::uint64_t begin =
-          (by_token ? entry.a : entry.b) + static_cast<std::uint64_t>(i * row_bytes);
-      const int column = by_token ? token_at(bytes, entry, i) : i;
-      if (column < 0 || column >= p.out[0].cols) continue;  // of a file that is not proven yet
-      if (segment.count == 1) {
-        multiply_column<T, Out, kPaged, 1>(p, segment, bytes, begin, column);
-      } else {
-        multiply_column<T, Out, kPaged, kRows>(p, segment, bytes, begin, column);
+      const int pair = min(2, count - i);
+      std::uint64_t begin[2];
+      int column[2];
+      const uint4* w[2] = {};
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int at = i + min(j, pair - 1);
+        begin[j] = rows + static_cast<std::uint64_t>(at * row_bytes);
+        column[j] = by_token ? token_at(bytes, entry, at) : at;
+        // The ids of a file that is not proven yet may be any.
+        if (column[j] >= p.out[0].cols) column[j] = -1;
+        if (whole && segment.count == 1 && begin[j] % 16 == 0) {
+          w[j] = reinterpret_cast<const uint4*>(
+              bytes.run(begin[j], static_cast<unsigned>(p.in) * sizeof(T)));
+        }
+      }
+      if (w[0] != nullptr && w[1] != nullptr) {
+        float sum[2] = {};
+        multiply_pair<T>(reinterpret_cast<const uint4*>(x + row * p.x_stride), w, p.in / kVector,
+                         sum);
+        for (int lanes = 16; lanes > 0; lanes /= 2) {
+          sum[0] += __shfl_xor_sync(~0U, sum[0], lanes);
+          sum[1] += __shfl_xor_sync(~0U, sum[1], lanes);
+        }
+        const int lane = static_cast<int>(threadIdx.x) % 32;
+        const int to = lane == 0 ? column[0] : column[1];
+        if (lane < pair && to >= 0) {
+          static_cast<Out*>(p.out[0].data)[row * p.out[0].stride + to] =
+              from_float<Out>(lane == 0 ? sum[0] : sum[1]);
+        }
+        continue;
+      }
+      for (int j = 0; j < pair; ++j) {
+        if (column[j] >= 0) {
+          multiply_column<T, Out, kPaged>(p, segment, bytes, begin[j], column[j]);
+        }
       }
     }
   }
@@ -200,7 +269,7 @@ cudaError_t launch(const LoraParams& p, const OuterParams& o, cudaStream_t strea
     outer_ids<T, Out, kPaged>
         <<<static_cast<unsigned>(p.num_rows), kPlainThreads, 0, stream>>>(p, o);
   } else {
-    const auto columns = static_cast<int>((p.out[0].cols + kWarps - 1) / kWarps);
+    const auto columns = static_cast<int>((p.out[0].cols + 2 * kWarps - 1) / (2 * kWarps));
     const dim3 blocks(static_cast<unsigned>(std::min(columns, kMaxColumnBlocks)),
                       static_cast<unsigned>(std::min(p.num_segments, kMaxSegmentBlocks)));
     outer_product<T, Out, kPaged>

@@ -64,6 +64,12 @@ struct WeightBytes {
     const auto id = static_cast<std::uint32_t>(__ldg(ids + (byte >> shift)));
     return base + (static_cast<std::uint64_t>(id) << shift) + (static_cast<unsigned>(byte) & mask);
   }
+
+  // The `size` bytes that begin at `byte`; null if they lie in more than one page.
+  __device__ __forceinline__ const std::byte* run(std::uint64_t byte, unsigned size) const {
+    if (kPaged && (static_cast<unsigned>(byte) & mask) + size > mask + 1) return nullptr;
+    return at(byte);
+  }
 };
 
 __device__ __forceinline__ unsigned swap_halves(unsigned offset, int odd_bit) {
