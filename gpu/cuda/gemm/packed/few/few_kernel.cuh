@@ -78,6 +78,10 @@ __device__ __forceinline__ void multiply_slice(const PackedParams& p, const Pack
       for (int c = 0; c < kColTiles; ++c) {
         std::uint32_t b[4];
         load_matrices(b, x + static_cast<unsigned>(c * kEight));
+        if constexpr (kXFactorOf<Codes> != 0) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) b[i] = multiply_pairs<Element>(b[i], kXFactorOf<Codes>);
+        }
 #pragma unroll
         for (int i = 0; i < 2 * Codes::kParts; ++i) {
           const int s = i % 2;
@@ -99,7 +103,8 @@ __device__ __forceinline__ void multiply_slice(const PackedParams& p, const Pack
     for (int r = 0; r < kRowTiles; ++r) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const float scale = p.row_scales == nullptr ? reader.scale_of(scale_words[g][r][h]) : 1;
+        const float scale = kFactorOf<Codes> *
+                            (p.row_scales == nullptr ? reader.scale_of(scale_words[g][r][h]) : 1);
 #pragma unroll
         for (int c = 0; c < kColTiles; ++c) {
 #pragma unroll

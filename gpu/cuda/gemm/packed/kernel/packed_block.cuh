@@ -155,6 +155,10 @@ __device__ __forceinline__ void multiply_block(const PackedMaps& maps, const Pac
     using Element = typename Codes::Element;
     SlotNumbers numbers;
     if (thread < plan.slots()) numbers.load<Element>(p, share, group, thread);
+    // The first stage has x, which earlier kernels wrote, so y's old values cost no further wait.
+    wait_for_previous_kernels();
+    PackedFinish<Element> results(p, share, group, thread, consumers * 32);
+    results.load_old(p, first);
     float sums[kRowTiles][kColTiles][4] = {};
 #pragma unroll 1
     for (int chunk = 0; chunk < share.chunks; ++chunk) {
@@ -165,9 +169,6 @@ __device__ __forceinline__ void multiply_block(const PackedMaps& maps, const Pac
       if (lane == 0) barrier_arrive(empty + 8U * static_cast<unsigned>(stage));
       if (++stage == plan.stages) stage = 0, ++round;
     }
-    wait_for_previous_kernels();
-    PackedFinish<Element> results(p, share, group, thread, consumers * 32);
-    results.load_old(p, first);
     meet(consumers * 32);  // all stages have been read, and the sums of the group before
     if (plan.cluster > 1 && group > 0) {
       cluster_barrier_wait(sums_read, static_cast<unsigned>(group - 1) & 1);

@@ -133,6 +133,34 @@ struct E4m3Codes {
   }
 };
 
+// The same, too small by kFactor kXFactor: few rows of x are multiplied by kXFactor, and sums by
+// kFactor, in place of every code. Neither makes a number of bf16 or of float overflow or vanish
+// whose magnitude is below 2^66 and, of products, above 2^-66.
+template <typename T>
+struct SmallE4m3Codes : E4m3Codes<T> {
+  static constexpr std::uint32_t kXFactor = kIsHalf<T> ? 0 : 0x5d805d80U;  // 2^60, twice; 0: 1
+  static constexpr float kFactor = kIsHalf<T> ? 0x1p8F : 0x1p60F;
+
+  static __device__ __forceinline__ void fragment(const uint4& piece, int u, std::uint32_t,
+                                                  std::uint32_t, std::uint32_t (&a)[1][4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const std::uint32_t word = word_of(piece, u % 2 * 2 + i / 2);
+      a[0][i] = kIsHalf<T> ? small_e4m3_f16(word, i % 2) : small_e4m3_bf16(word, i % 2);
+    }
+  }
+};
+
+// What the codes of few rows leave to x and to the sums.
+template <typename Codes>
+constexpr std::uint32_t kXFactorOf = 0;
+template <typename T>
+constexpr std::uint32_t kXFactorOf<SmallE4m3Codes<T>> = SmallE4m3Codes<T>::kXFactor;
+template <typename Codes>
+constexpr float kFactorOf = 1;
+template <typename T>
+constexpr float kFactorOf<SmallE4m3Codes<T>> = SmallE4m3Codes<T>::kFactor;
+
 // Numbers of a codebook, as a 16-bit float and the rest, another one: exact to 2^-17 (f16: 2^-22).
 // A byte, two codes, is the index of two tables [256][32] of 4 bytes: both codes' floats, and both
 // rests. Each lane has a column of its own, so that reads conflict in no bank. (A table of 8 bytes
