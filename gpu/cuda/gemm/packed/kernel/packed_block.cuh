@@ -21,17 +21,25 @@
 // and 4.0):
 //                                        4 bits, 1 row  64 rows       FP8, 1 row   64 rows
 //                                          qkv     o    qkv     o      qkv     o    qkv     o
-//   this                                  14.3   6.4   17.7  12.1     13.8   8.4   19.9  13.2
+//   this                                  14.1   6.1   17.7  12.2     13.5   7.9   20.0  13.3
+//   FP8 codes multiplied one by one, y read behind the products
+//                                         14.4   6.3   17.6  12.2     13.8   8.3   20.0  13.3
 //   64 rows by products of 16 x 8 x 16                 47.5  32.8                  47.9  31.3
 //   32 rows of w in each warp                    6.8                         8.5
 //   shares by 64-bit divisions, results one element after another
 //                                         15.1   7.9   20.5  16.0     15.7   9.9   24.2  16.8
 //   x stays in shared memory while w's groups of rows pass by
 //                                                      34.8                        41.5
-// A block's clock (o, FP8, 16 rows; thousands of cycles, before the last changes): 1 until barriers
-// exist, 2 until all of the ring is ordered, 9 until earlier kernels have ended and x is ordered,
-// 10 until the first stage is there, 17 until all is multiplied, 21 at the end. What is left is
-// latency: a warp takes 1,400 cycles for a slice of a stage.
+//   half of the shared memory and eight warps, so that two kernels are resident
+//                                         12.4   5.3                  14.2   6.3
+// The last is faster alone and slower in a step (7B, FP8, one row: 2.27 to 2.58 ms): there a
+// kernel's ring is full when x arrives, whatever is resident, and eight warps take longer to
+// multiply it. Asking for the largest shared memory in every launch changed nothing.
+// A block's clock (o, FP8, 16 rows; thousands of cycles, two changes ago): 1 until barriers exist,
+// 2 until all of the ring is ordered, 9 until earlier kernels have ended and x is ordered, 10 until
+// the first stage is there, 17 until all is multiplied, 21 at the end. So a step's floor is not the
+// memory's alone: from the moment that x is there, 200 instructions for each 16 x 128 codes of FP8,
+// 112 of them to decode, issue once in three cycles (ncu, o at one row: 4,700 for a scheduler).
 #pragma once
 
 #include <cstdint>
