@@ -24,11 +24,11 @@ namespace tandem::host {
 
 // The distance between bytes that are reported to ThreadSanitizer.
 inline constexpr std::size_t kLine = 64;
-inline constexpr std::size_t kOfWholeRows = 512;  // weights, keys: always written as whole rows
+inline constexpr std::size_t kOfWholeRows = 0;  // weights, keys: always written as whole rows
 
 // Checks n elements of `element` bytes. AddressSanitizer: ends the process if a byte is not the
-// program's. ThreadSanitizer: reports a race on every `apart`-th byte or the last one. Without a
-// sanitizer this does nothing.
+// program's. ThreadSanitizer: reports a race on every `apart`-th byte or the last one; 0: on the
+// first alone. Without a sanitizer this does nothing.
 inline void note_read_row([[maybe_unused]] const void* row, [[maybe_unused]] std::int64_t n,
                           [[maybe_unused]] std::size_t element,
                           [[maybe_unused]] std::size_t apart = kLine) {
@@ -39,8 +39,11 @@ inline void note_read_row([[maybe_unused]] const void* row, [[maybe_unused]] std
 #elif defined(TANDEM_THREAD_SANITIZER)
   const std::size_t bytes = static_cast<std::size_t>(n) * element;
   auto* const begin = static_cast<std::byte*>(const_cast<void*>(row));
-  for (std::size_t at = 0; at < bytes; at += apart) __tsan_read1(begin + at);
-  if (bytes > 0) __tsan_read1(begin + bytes - 1);
+  if (bytes == 0) return;
+  __tsan_read1(begin);
+  if (apart == 0) return;
+  for (std::size_t at = apart; at < bytes; at += apart) __tsan_read1(begin + at);
+  __tsan_read1(begin + bytes - 1);
 #endif
 }
 inline void note_write_row(const void* row, std::int64_t n, std::size_t element) {
