@@ -1,5 +1,7 @@
 #include "tools/bench/papers/caraserve.h"
 
+#include "tools/bench/papers/on_device.h"
+
 namespace tandem::papers {
 
 std::vector<Experiment> caraserve_experiments() {
@@ -23,6 +25,18 @@ std::vector<Experiment> caraserve_experiments() {
        .x_label = "rank",
        .y_label = "load, ms",
        .run = caraserve_load_time},
+      {.id = "caraserve-4",
+       .figure = "CaraServe, figures 4 and 9",
+       .claim = "decode time is linear in the batch's ranks",
+       .setting = "7B, batches of several sizes and ranks under BGMV and MBGMV",
+       .theirs = "R2 0.96 for both kernels; A10",
+       .ground = Ground::device,
+       .how =
+           "batch 1 to 32 of rank 8 to 64, distinct adapters; our operation does not pad, so there "
+           "is one model",
+       .x_label = "batch",
+       .y_label = "decode step, ms",
+       .run = device_cost_models},
       {.id = "caraserve-5",
        .figure = "CaraServe, figure 5",
        .claim = "which of two engines keeps the objective depends on the kernel, so ranks matter",
@@ -89,6 +103,41 @@ std::vector<Experiment> caraserve_experiments() {
        .y_label = "share of requests",
        .run = caraserve_large_models,
        .log_x = true},
+      {.id = "caraserve-16",
+       .figure = "CaraServe, figure 16",
+       .claim = "copying and signalling in the stream beats waiting for the copy",
+       .setting = "7B, prefill latency by tokens; PyTorch's operators against a fused one",
+       .theirs = "up to 16 % less prefill time; A10",
+       .ground = Ground::device,
+       .how =
+           "one layer's round trip with an echoing thread, beside copies that the host waits for",
+       .x_label = "rows",
+       .y_label = "us",
+       .run = device_sync_free},
+      {.id = "caraserve-17",
+       .figure = "CaraServe, figure 17",
+       .claim = "sockets cost by the number of receivers; shared memory copies nothing",
+       .setting = "16 tokens for each of several CPU LoRA processes",
+       .theirs = "shared memory below 1 ms and level, sockets rise linearly (plot)",
+       .ground = Ground::device,
+       .how = "16 rows of 4096 out and three times that back, no product; receivers of memory "
+              "poll, so they wait for each other where they are more than the cores; copied bytes "
+              "are judged",
+       .x_label = "receivers",
+       .y_label = "ms",
+       .run = device_ipc},
+      {.id = "caraserve-18",
+       .figure = "CaraServe, figure 18",
+       .claim = "one core does not scale to long prompts; several workers beat a library's threads",
+       .setting =
+           "x A B of a prefill by prompt length; 128 tokens by cores against PyTorch's threads",
+       .theirs = "up to 1.7 times as fast with 8 cores",
+       .ground = Ground::device,
+       .how = "our workers with cold weights, through the mailbox, up to 8 cores; oneDNN's threads "
+              "have packed, warm weights",
+       .x_label = "tokens; cores",
+       .y_label = "ms",
+       .run = device_cpu_lora},
       {.id = "caraserve-19",
        .figure = "CaraServe, figure 19",
        .claim = "rank-aware scheduling attains more and takes less time a token",

@@ -46,7 +46,11 @@ std::string row_text(const PaperRow& row) {
                                  it.figure, to_string(row.found.verdict), to_string(it.ground),
                                  row.wall_s, it.claim, it.theirs);
   if (!row.found.here.empty()) text += fmt::format("  here   {}\n", row.found.here);
-  if (!row.found.why.empty()) text += fmt::format("  why    {}\n", row.found.why);
+  const bool missing =
+      row.found.verdict == Verdict::not_shown || row.found.verdict == Verdict::not_run;
+  if (!row.found.why.empty()) {
+    text += fmt::format("  {:<7}{}\n", missing ? "why" : "note", row.found.why);
+  }
   return text;
 }
 

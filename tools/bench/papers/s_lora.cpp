@@ -1,9 +1,24 @@
 #include "tools/bench/papers/s_lora.h"
 
+#include "tools/bench/papers/on_device.h"
+
 namespace tandem::papers {
 
 std::vector<Experiment> s_lora_experiments() {
   return {
+      {.id = "s-lora-table-3",
+       .figure = "S-LoRA, table 3",
+       .claim = "thousands of adapters cost little more than 5",
+       .setting = "S1, S2 and S4; 5 to 2,000 adapters; lengths of 8 to 512; a saturating load",
+       .theirs = "7.61 of 8.05 requests/s (S1), 6.71 of 7.48 (S2): 95 and 90 %, A100 80 GB",
+       .ground = Ground::device,
+       .how =
+           "a real engine, S2's ranks, requests faster than it serves; bmm: all adapters padded to "
+           "rank 64",
+       .x_label = "adapters",
+       .y_label = "requests/s",
+       .run = device_many_adapters,
+       .log_x = true},
       {.id = "s-lora-5",
        .figure = "S-LoRA, figure 5",
        .claim = "throughput stays level from 100 adapters on, ahead of both variants",
@@ -55,6 +70,19 @@ std::vector<Experiment> s_lora_experiments() {
        .x_label = "adapters",
        .y_label = "requests/s",
        .run = s_lora_merging,
+       .log_x = true},
+      {.id = "s-lora-9-merge",
+       .figure = "S-LoRA, figure 9: a merge",
+       .claim = "a merge moves far more bytes than an adapter that is computed on the fly",
+       .setting = "as s-lora-9",
+       .theirs = "no figure of its own",
+       .ground = Ground::device,
+       .how =
+           "one module: W += B A in place, beside x A B of a batch of distinct adapters; bytes are "
+           "judged",
+       .x_label = "rank",
+       .y_label = "ms",
+       .run = device_merge,
        .log_x = true},
       {.id = "s-lora-10",
        .figure = "S-LoRA, figure 10",
