@@ -7,6 +7,7 @@
 #include "tools/bench/coldstart/bench_coldstart.h"
 #include "tools/bench/engine/bench_engine.h"
 #include "tools/bench/kernels/bench_kernels.h"
+#include "tools/bench/papers/bench_papers.h"
 #include "tools/bench/serve/bench_serve.h"
 #include "tools/cli/flags/flags.h"
 
@@ -24,6 +25,7 @@ constexpr Subcommand kBenchmarks[] = {
     {"load", "loading of a checkpoint, compared with the memory bandwidth", run_bench_load},
     {"route", "the router: one decision among many engines, and the cost of a relayed stream",
      run_bench_route},
+    {"papers", "the experiments of the four papers, figure by figure", run_bench_papers},
 };
 
 }  // namespace

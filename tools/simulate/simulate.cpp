@@ -91,13 +91,16 @@ void add_settings(SettingsTable& table, SimulateSettings& s) {
       "deadline of the first token; a request that would miss it is dropped before it starts; "
       "0: none")
       .range(0, 3600);
+  add(o.line.newest_first, "newest_first",
+      "begin the newest waiting request first, not the oldest");
   add(o.slo_factor, "slo_factor",
       "SLO: time per token, as a multiple of that of a request served alone")
       .range(0.01, 1000);
   add(o.satisfied_ttft_s, "satisfied_ttft_s", "TTFT at which user satisfaction reaches zero")
       .range(0.001, 3600);
   table.group("Requests");
-  add(w.arrivals, "arrivals", "arrival process").choices({"poisson", "gamma", "trace"});
+  add(w.arrivals, "arrivals", "arrival process")
+      .choices({"poisson", "gamma", "rise_and_fall", "trace"});
   add(w.requests_per_s, "rps", "requests a second; a trace is scaled to this rate")
       .range(0.001, 1e6);
   add(s.load, "load", "arrival rate as a share of the cluster's capacity; replaces --rps")
@@ -120,7 +123,7 @@ void add_settings(SettingsTable& table, SimulateSettings& s) {
   add(w.shift_at, "shift", "share of the time after which other adapters become popular; 0: never")
       .range(0, 0.99);
   add(w.lengths, "lengths", "lengths of prompts and answers")
-      .choices({"alpaca", "sharegpt", "uniform"});
+      .choices({"alpaca", "sharegpt", "arena", "uniform"});
   add(s.ranks, "ranks", "ranks of adapters, all equally frequent").meta("N,...");
   add(w.prefixes, "prefixes",
       "number of texts that the prompts of one adapter begin with, all equally frequent; 0: none")
@@ -234,6 +237,7 @@ std::vector<std::pair<std::string, nlohmann::json>> setting_of(const SimulateSet
           {"batching", s.batching},
           {"adapter_clusters", options.line.adapter_clusters},
           {"ttft_deadline_s", options.line.ttft_deadline_s},
+          {"newest_first", options.line.newest_first},
           {"slo_factor", options.slo_factor},
           {"arrivals", options.workload.arrivals},
           {"requests_per_s", options.workload.requests_per_s},

@@ -26,6 +26,7 @@ nlohmann::ordered_json policy_json(const PolicyResult& result) {
   json["unfinished"] = result.unfinished;
   json["slo_attainment"] = result.slo_attainment;
   json["user_satisfaction"] = result.satisfaction;
+  json["ttft_attainment"] = result.ttft_attainment;
   json["ttft_ms"] = distribution_json(result.ttft_ms);
   json["tpot_ms"] = distribution_json(result.tpot_ms);
   json["time_per_token_ms"] = distribution_json(result.token_ms);
@@ -40,7 +41,7 @@ nlohmann::ordered_json policy_json(const PolicyResult& result) {
   json["decision_us"] = result.decision_us;
   json["queue"] = nlohmann::ordered_json::array();
   for (const QueueLength& one : result.queue) {
-    json["queue"].push_back({one.at_s, one.all, one.longest});
+    json["queue"].push_back({one.at_s, one.all, one.longest, one.running, one.busy});
   }
   return json;
 }

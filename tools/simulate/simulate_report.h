@@ -20,8 +20,9 @@ struct SimulateReport {
   std::vector<PolicyResult> policies;
 
   // {command, machine, setting, slo_token_ms, capacity_per_s, policies: [{policy, requests,
-  // slo_attainment, user_satisfaction, ttft_ms: {mean, p50, p99, cdf: [[value, share]]}, tpot_ms,
-  // time_per_token_ms, latency_ms, ..., queue: [[at_s, waiting, longest line of an engine]]}]}
+  // slo_attainment, user_satisfaction, ttft_attainment, ttft_ms: {mean, p50, p99, cdf: [[value,
+  // share]]}, tpot_ms, time_per_token_ms, latency_ms, ..., queue: [[at_s, waiting, longest line of
+  // an engine, running, busy engines]]}]}
   nlohmann::ordered_json to_json() const;
   HtmlPage to_html() const;
 };

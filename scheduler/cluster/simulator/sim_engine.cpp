@@ -13,11 +13,11 @@ constexpr std::size_t kMostPassedOver = 256;
 
 }  // namespace
 
-Result<ColdStart> parse_cold_start(std::string_view text) {
-  if (text == "cached") return ColdStart::cached;
-  if (text == "on_demand") return ColdStart::on_demand;
-  if (text == "async") return ColdStart::async;
-  if (text == "cpu_assist") return ColdStart::cpu_assist;
+Result<SimColdStart> parse_cold_start(std::string_view text) {
+  if (text == "cached") return SimColdStart::cached;
+  if (text == "on_demand") return SimColdStart::on_demand;
+  if (text == "async") return SimColdStart::async;
+  if (text == "cpu_assist") return SimColdStart::cpu_assist;
   return invalid("cold start '{}' is unknown; there are cached, on_demand, async, cpu_assist",
                  text);
 }
@@ -35,14 +35,15 @@ SimEngine::SimEngine(EngineIndex self, const SimEngineOptions& options, AdapterI
       line_(options.line) {}
 
 void SimEngine::submit(const SimRequest& request, double now_s) {
-  const bool cold = options_.cold_start != ColdStart::cached &&
+  const bool cold = options_.cold_start != SimColdStart::cached &&
                     device_.state(request.adapter) != AdapterCache::State::here;
   index_.add_active(request.adapter, self_, 1);
   line_.add(request, cold);
   kv_promised_ += promised_kv_of(request);
   changed_ = true;
   // With on_demand no load begins before the step that needs it.
-  if (options_.cold_start == ColdStart::async || options_.cold_start == ColdStart::cpu_assist) {
+  if (options_.cold_start == SimColdStart::async ||
+      options_.cold_start == SimColdStart::cpu_assist) {
     bring(request, now_s);
   }
   if (!stepping_) start_step(now_s);
@@ -130,13 +131,13 @@ void SimEngine::handle(const EngineEvent& event, double now_s) {
 }
 
 SimEngine::Readiness SimEngine::readiness(const SimRequest& request, double now_s) {
-  if (options_.cold_start == ColdStart::cached) return Readiness::resident;
+  if (options_.cold_start == SimColdStart::cached) return Readiness::resident;
   if (device_.state(request.adapter) == AdapterCache::State::absent) bring(request, now_s);
   switch (device_.state(request.adapter)) {
     case AdapterCache::State::here:
       return Readiness::resident;
     case AdapterCache::State::arriving:
-      return options_.cold_start == ColdStart::async ? Readiness::not_yet : Readiness::cold;
+      return options_.cold_start == SimColdStart::async ? Readiness::not_yet : Readiness::cold;
     case AdapterCache::State::absent:
       break;
   }
@@ -190,7 +191,7 @@ void SimEngine::begin_requests(double now_s) {
     kv_taken_ += kv_of(request);
     if (request.prefix_tokens > 0) prefixes_.enter(request.prefix, request.prefix_tokens);
     prefixes_.make_room(kv_taken_);
-    if (options_.cold_start != ColdStart::cached) device_.pin(request.adapter);
+    if (options_.cold_start != SimColdStart::cached) device_.pin(request.adapter);
     if (ready == Readiness::cold) {
       beginning_cold_ += rank_tokens;
       cold_rows_.emplace_back(request.adapter, request.rank);
@@ -208,7 +209,7 @@ double SimEngine::cold_stall_s(double now_s) const {
     load_s = std::max(load_s, found->second - now_s);
     rank_tokens += rank;  // the row of a decode step; negligible beside a prompt
   }
-  if (options_.cold_start == ColdStart::on_demand) return load_s;
+  if (options_.cold_start == SimColdStart::on_demand) return load_s;
   return std::min(load_s, options_.machine.cold.cpu_time_s(rank_tokens, options_.machine.workers));
 }
 
@@ -275,7 +276,7 @@ void SimEngine::finish(const Active& active, double now_s) {
     prefixes_.make_room(kv_taken_);
   }
   kv_promised_ -= promised_kv_of(request);
-  if (options_.cold_start != ColdStart::cached) {
+  if (options_.cold_start != SimColdStart::cached) {
     device_.unpin(request.adapter);
     const auto row =
         std::find(cold_rows_.begin(), cold_rows_.end(), std::pair(request.adapter, request.rank));
@@ -299,7 +300,7 @@ void SimEngine::refresh_view(EngineView& view, double now_s) {
   view.step_ends_s = expected_end_s_;
   view.costs = machine.costs;
   view.cold = machine.cold;
-  view.cold.cpu_assist = options_.cold_start == ColdStart::cpu_assist;
+  view.cold.cpu_assist = options_.cold_start == SimColdStart::cpu_assist;
   view.max_requests = machine.max_requests;
   view.running = {.requests = running_ranks_.requests() + beginning_load_.requests,
                   .rank_sum = running_ranks_.sum() + beginning_rank_sum_,

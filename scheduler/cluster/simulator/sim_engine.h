@@ -33,17 +33,17 @@
 namespace tandem {
 
 // How requests with cold adapters are handled.
-enum class ColdStart {
+enum class SimColdStart {
   cached,      // every adapter is on every device: no cold start at all
   on_demand,   // the step that begins a request waits for its adapter (CaraServe's OnDmd)
   async,       // a request begins in the first step after its adapter has come (Punica)
   cpu_assist,  // it begins at once; workers compute until the adapter has come, if that is faster
 };
-Result<ColdStart> parse_cold_start(std::string_view text);
+Result<SimColdStart> parse_cold_start(std::string_view text);
 
 struct SimEngineOptions {
   SimMachine machine;
-  ColdStart cold_start = ColdStart::cpu_assist;
+  SimColdStart cold_start = SimColdStart::cpu_assist;
   bool mixed_steps = true;  // prompts and decode share a step; else prompts have their own steps
   double expected_answer = 58;  // tokens for which the view reserves KV
   SimLineOptions line;
@@ -83,6 +83,9 @@ class SimEngine {
 
   // Requests that have not begun.
   std::int64_t waiting() const { return std::ssize(line_.list()); }
+  std::int64_t running() const {
+    return std::ssize(beginning_) + static_cast<std::int64_t>(running_.size());
+  }
   std::int64_t loads() const { return loads_; }
   std::int64_t fetches() const { return fetches_; }
   // Prompt tokens of requests that have begun: all, and those found in the prefix cache.

@@ -1,16 +1,23 @@
 #include "scheduler/cluster/simulator/sim_line.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace tandem {
+
+SimLine::SimLine(const SimLineOptions& options)
+    : options_(options),
+      order_({.adapter_clusters = options.adapter_clusters,
+              .max_passed_over = options.newest_first ? std::numeric_limits<std::uint32_t>::max()
+                                                      : QueueChoices().max_passed_over}) {}
 
 void SimLine::add(const SimRequest& request, bool cold) {
   SimWaiting& one = list_.emplace_back(SimWaiting{.request = request, .cold = cold, .entry = {}});
   one.entry.arrival = ++arrivals_;
   one.entry.adapter = adapter_number(request);
   one.entry.prompt_tokens = request.prompt_tokens;
-  one.entry.has_deadline = options_.ttft_deadline_s > 0;
+  one.entry.has_deadline = options_.ttft_deadline_s > 0 || options_.newest_first;
   ranks_.add(request.rank);
   load_.requests += 1;
   load_.tokens += request.prompt_tokens;
@@ -19,7 +26,8 @@ void SimLine::add(const SimRequest& request, bool cold) {
 }
 
 void SimLine::arrange(std::span<const std::uint64_t> in_batch) {
-  const bool overloaded = options_.ttft_deadline_s > 0 && abort_.is_overloaded();
+  const bool overloaded =
+      options_.newest_first || (options_.ttft_deadline_s > 0 && abort_.is_overloaded());
   if (order_.is_plain(overloaded)) {
     if (!std::exchange(has_turns_, false)) return;
     std::ranges::sort(list_, {}, [](const SimWaiting& one) { return one.entry.arrival; });

@@ -19,6 +19,7 @@ namespace tandem {
 struct SimLineOptions {
   std::int32_t adapter_clusters = 0;  // distinct adapters in a batch; 0: no limit
   double ttft_deadline_s = 0;         // per request, which is given up if it would be late; 0: none
+  bool newest_first = false;          // always, however long the others have waited
 };
 
 struct SimWaiting {
@@ -35,8 +36,7 @@ inline std::uint64_t adapter_number(const SimRequest& request) {
 // Not thread-safe.
 class SimLine {
  public:
-  explicit SimLine(const SimLineOptions& options)
-      : options_(options), order_({.adapter_clusters = options.adapter_clusters}) {}
+  explicit SimLine(const SimLineOptions& options);
 
   void add(const SimRequest& request, bool cold);
   // In the order of admission.

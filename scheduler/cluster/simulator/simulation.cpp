@@ -91,6 +91,7 @@ class Cluster {
     result.unfinished = arrived_ - served_ - given_up_;
     result.slo_attainment = static_cast<double>(attained_) / all;
     result.satisfaction = satisfaction_ / all;
+    result.ttft_attainment = static_cast<double>(in_time_) / all;
     result.cold_share = static_cast<double>(cold_) / all;
     result.ttft_ms = summarise(ttft_ms_);
     result.tpot_ms = summarise(tpot_ms_);
@@ -125,10 +126,12 @@ class Cluster {
     while (std::ssize(queue_) < kQueueMoments) {
       const double at_s = static_cast<double>(queue_.size() + 1) * step_s;
       if (at_s > until_s) return;
-      QueueLength now{at_s, std::ssize(held_), 0};
+      QueueLength now{.at_s = at_s, .all = std::ssize(held_)};
       for (const auto& engine : engines_) {
         now.all += engine->waiting();
         now.longest = std::max(now.longest, engine->waiting());
+        now.running += engine->running();
+        now.busy += engine->running() > 0 ? 1 : 0;
       }
       queue_.push_back(now);
     }
@@ -163,7 +166,7 @@ class Cluster {
   // Returns a hold on every engine if no adapter is ever cold.
   std::span<const AdapterHold> holds_of(ClusterAdapterId adapter) {
     const std::span<const AdapterHold> holds = index_.holds(adapter);
-    if (options_.cold_start != ColdStart::cached) return holds;
+    if (options_.cold_start != SimColdStart::cached) return holds;
     everywhere_.clear();
     for (std::size_t i = 0; i < engines_.size(); ++i) {
       everywhere_.push_back({EngineIndex(static_cast<std::int32_t>(i)), AdapterTier::resident, 0});
@@ -202,6 +205,7 @@ class Cluster {
     }
     attained_ += latency_s / answer <= slo_s_ ? 1 : 0;
     satisfaction_ += std::max(0.0, 1 - ttft_s / options_.satisfied_ttft_s);
+    in_time_ += ttft_s <= options_.satisfied_ttft_s ? 1 : 0;
     cold_ += one.cold ? 1 : 0;
   }
 
@@ -226,6 +230,7 @@ class Cluster {
   std::int64_t served_ = 0;
   std::int64_t given_up_ = 0;
   std::int64_t attained_ = 0;
+  std::int64_t in_time_ = 0;  // by satisfied_ttft_s
   std::int64_t cold_ = 0;
   double satisfaction_ = 0;
   double tokens_ = 0;

@@ -19,7 +19,7 @@ namespace tandem {
 struct SimulationOptions {
   WorkloadOptions workload;
   SimMachine machine;
-  ColdStart cold_start = ColdStart::cpu_assist;
+  SimColdStart cold_start = SimColdStart::cpu_assist;
   bool mixed_steps = true;
   SimLineOptions line;  // per engine
   std::int32_t engines = 60;
@@ -41,11 +41,13 @@ struct Distribution {
   std::vector<std::pair<double, double>> cdf;  // (value, share of samples up to it)
 };
 
-// Requests that have not begun, at one time.
+// Requests that have not begun, and what runs, at one time.
 struct QueueLength {
   double at_s = 0;
   std::int64_t all = 0;      // with requests for which no engine has room
   std::int64_t longest = 0;  // at one engine
+  std::int64_t running = 0;  // requests that have begun
+  std::int64_t busy = 0;     // engines that run any
 };
 
 // Results over the requests that arrived in the counted time. Times are in milliseconds.
@@ -56,6 +58,7 @@ struct PolicyResult {
   std::int64_t unfinished = 0;  // an hour after the last arrival; they miss their SLO
   double slo_attainment = 0;    // share of requests
   double satisfaction = 0;      // mean of max(0, 1 - TTFT / satisfied_ttft_s)
+  double ttft_attainment = 0;   // share of requests whose TTFT is at most satisfied_ttft_s
   Distribution ttft_ms;
   Distribution tpot_ms;   // between tokens after the first, of answers with two or more
   Distribution token_ms;  // latency / tokens

@@ -57,8 +57,12 @@ Result<Workload> Workload::create(const WorkloadOptions& options, const AzureTra
     workload.prompt_ = {161, 1.0};
     workload.answer_ = {338, 0.8};
     workload.most_tokens_ = 1024;
+  } else if (options.lengths == "arena") {
+    workload.prompt_ = {85, 1.0};
+    workload.answer_ = {165, 0.8};
+    workload.most_tokens_ = 1024;
   } else if (options.lengths != "uniform") {
-    return invalid("lengths '{}' are unknown; there are alpaca, sharegpt, uniform",
+    return invalid("lengths '{}' are unknown; there are alpaca, sharegpt, arena, uniform",
                    options.lengths);
   }
   if (options.arrivals == "trace") {
@@ -67,13 +71,15 @@ Result<Workload> Workload::create(const WorkloadOptions& options, const AzureTra
     workload.trace_scale_ = options.requests_per_s * kMinuteS *
                             static_cast<double>(trace->minutes.size()) /
                             static_cast<double>(trace->calls());
-  } else if (options.arrivals == "poisson" || options.arrivals == "gamma") {
+  } else if (options.arrivals == "poisson" || options.arrivals == "gamma" ||
+             options.arrivals == "rise_and_fall") {
     TANDEM_ASSIGN(const auto weights,
                   popularity_weights(options.popularity, options.adapters, options.zipf_exponent));
     workload.choice_.emplace(weights);
   } else {
-    return invalid("arrivals '{}' are unknown; there are poisson, gamma, trace, recorded",
-                   options.arrivals);
+    return invalid(
+        "arrivals '{}' are unknown; there are poisson, gamma, rise_and_fall, trace, recorded",
+        options.arrivals);
   }
   constexpr int kDraws = 20'000;
   std::mt19937_64 random(7);
@@ -121,6 +127,14 @@ std::optional<double> Workload::next_arrival() {
   if (options_.arrivals == "gamma") {
     const double shape = 1 / (options_.cv * options_.cv);
     now_s_ += std::gamma_distribution<double>(shape, mean_s / shape)(arrivals_);
+  } else if (options_.arrivals == "rise_and_fall") {
+    // Thinning: arrivals at the peak's rate, of which the current rate's share is kept.
+    std::uniform_real_distribution<double> share(0, 1);
+    double kept = 0;
+    do {
+      now_s_ += std::exponential_distribution<double>(2 / mean_s)(arrivals_);
+      kept = 1 - std::abs(2 * now_s_ / options_.duration_s - 1);
+    } while (now_s_ < options_.duration_s && share(arrivals_) >= kept);
   } else {
     now_s_ += std::exponential_distribution<double>(1 / mean_s)(arrivals_);
   }

@@ -28,8 +28,9 @@ struct SimRequest {
 };
 
 struct WorkloadOptions {
-  // poisson; gamma: gaps of the whole traffic with `cv` (S-LoRA's bursts are per adapter); trace:
-  // calls spread evenly over their minute; recorded: the requests of `recorded`, unchanged.
+  // poisson; gamma: gaps of the whole traffic with `cv` (S-LoRA's bursts are per adapter);
+  // rise_and_fall: Poisson at a rate that rises from nought to twice the mean and falls again;
+  // trace: calls spread evenly over their minute; recorded: the requests of `recorded`, unchanged.
   std::string arrivals = "poisson";
   double requests_per_s = 340;  // a trace is scaled to this rate
   double cv = 3;
@@ -38,8 +39,8 @@ struct WorkloadOptions {
   std::string popularity = "azure";
   double zipf_exponent = 1;
   // alpaca: log-normal, means 19 and 58 (the vLLM paper's figure 11), sigma 0.6 and 0.9, cut at
-  // 512; sharegpt: means 161 and 338, sigma 1.0 and 0.8, cut at 1024; uniform: 8 to 512 for both
-  // (S-LoRA).
+  // 512; sharegpt: means 161 and 338, sigma 1.0 and 0.8, cut at 1024; arena: means 85 and 165
+  // (S-LoRA's figure 7), with the same widths; uniform: 8 to 512 for both (S-LoRA).
   std::string lengths = "alpaca";
   std::vector<std::int32_t> ranks = {8, 16, 32, 64};  // chosen by the adapter's hash, equally often
   // Number of shared prefixes per adapter, equally frequent and added to the lengths above, and

@@ -106,6 +106,53 @@ TEST(BenchEngine, OfSeveralDevicesRunsEveryBarAndJudgesWhatTheyAnswer) {
   EXPECT_THAT(bench.output, HasSubstr("96 tokens, 0 others, 0 near-ties"));
 }
 
+// Simulated time and counts are the same on every machine, so their directions are judged.
+TEST(BenchPapers, QuicklyRunsEveryExperimentAndGivesAFigureOrAReasonForEach) {
+  const testing::TempDir folder;
+  const std::string json = (folder.path() / "papers.json").string();
+  const std::string html = (folder.path() / "papers.html").string();
+  const Finished bench = run_tandem({"bench", "papers", "--quick", "--device", "host", "--no-pin",
+                                     "--json", json, "--html", html});
+  ASSERT_EQ(bench.status, 0) << bench.error;
+  std::ifstream file(json);
+  const nlohmann::json report = nlohmann::json::parse(file);
+  std::map<std::string, std::string> verdicts;
+  for (const nlohmann::json& row : report["experiments"]) {
+    const std::string id = row["id"];
+    EXPECT_TRUE(verdicts.emplace(id, row["verdict"]).second) << id << " is there twice";
+    EXPECT_NE(row["here"].get<std::string>() + row["why"].get<std::string>(), "") << id;
+    for (const char* text : {"figure", "claim", "setting", "theirs", "how", "command"}) {
+      EXPECT_NE(row[text], "") << id << ": " << text;
+    }
+    EXPECT_THAT(bench.output, HasSubstr(id + ": "));
+    if (row["ground"] != "device") EXPECT_FALSE(row["series"].empty()) << id;
+  }
+  std::map<std::string, std::string> others;
+  std::erase_if(verdicts, [](const auto& one) { return one.second == "shown"; });
+  for (const auto& [id, verdict] : verdicts) {
+    if (verdict != "measured") others.emplace(id, verdict);
+  }
+  EXPECT_EQ(others, (std::map<std::string, std::string>{{"caraserve-14", "not shown"},
+                                                        {"punica-12", "not run"},
+                                                        {"punica-5", "not shown"}}))
+      << bench.output;
+  std::ifstream page_file(html);
+  const std::string page((std::istreambuf_iterator<char>(page_file)), {});
+  EXPECT_THAT(page, HasSubstr("S-LoRA, figure 10"));
+  EXPECT_THAT(page, HasSubstr("engines in use"));
+}
+
+TEST(BenchPapers, RunsWhatIsNamedAndRefusesWhatItDoesNotKnow) {
+  const Finished one = run_tandem({"bench", "papers", "--only", "caraserve-5", "--check"});
+  EXPECT_EQ(one.status, 0) << one.error;
+  EXPECT_THAT(one.output, HasSubstr("1 experiments: 1 claims shown"));
+  EXPECT_EQ(run_tandem({"bench", "papers", "--only", "punica-5", "--check"}).status, 1)
+      << "a claim that is not shown fails with --check";
+  const Finished unknown = run_tandem({"bench", "papers", "--only", "punica-99"});
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_THAT(unknown.error, HasSubstr("only: 'punica-99' is none of punica-1, punica-5"));
+}
+
 TEST(BenchEngine, OnTheHostRefusesBarsThatItLacksBeforeItMakesAnything) {
   const Finished bench =
       run_tandem({"bench", "engine", "--device", "host", "--no-pin", "--only", "H,Z9"});

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <random>
+#include <set>
 
 #include "base/check.h"
 #include "engine/loader/shard.h"
@@ -200,6 +201,13 @@ DeviceTier& ExecutorBench::tier() const {
   return straight_ != nullptr ? *straight_->tier : executor_->tier();
 }
 
+const AdapterLease& ExecutorBench::lease(int set, std::int32_t sequence) const {
+  const std::vector<std::int32_t>& of = options_.sets[static_cast<std::size_t>(set)].of_sequence;
+  const auto index = static_cast<std::size_t>(sequence);
+  return leases_[static_cast<std::size_t>(set)]
+                [of.empty() ? index : static_cast<std::size_t>(of[index])];
+}
+
 const Model& ExecutorBench::model() const {
   return straight_ != nullptr ? *straight_->model : executor_->model();
 }
@@ -267,7 +275,7 @@ void ExecutorBench::add(StepPlan& plan, std::int32_t sequence, std::int32_t star
   entry.tokens = range_after(plan.tokens.size(), count);
   entry.pages = range_after(plan.pages.size(), static_cast<std::int32_t>(pages.size()));
   entry.samples = range_after(plan.samples.size(), 1);
-  if (set >= 0) entry.adapter = tier().slot(*leases_[static_cast<std::size_t>(set)][index]);
+  if (set >= 0) entry.adapter = tier().slot(*lease(set, sequence));
   plan.tokens.insert(plan.tokens.end(), first, first + count);
   plan.pages.insert(plan.pages.end(), pages.begin(), pages.end());
   StepPlan::Sample& sample = plan.samples.emplace_back();
@@ -355,9 +363,10 @@ double ExecutorBench::decode_bytes(std::int32_t batch, int set) const {
                     static_cast<double>(shape.all_keys()) *
                     static_cast<double>(size_of(model().dtype()));
   double adapters = 0;
+  std::set<const void*> counted;
   for (std::int32_t i = 0; set >= 0 && i < batch; ++i) {
-    adapters += static_cast<double>(
-        leases_[static_cast<std::size_t>(set)][static_cast<std::size_t>(i)]->device_bytes());
+    const auto& adapter = *lease(set, i);
+    if (counted.insert(&adapter).second) adapters += static_cast<double>(adapter.device_bytes());
   }
   return weight_bytes_read() + kv + adapters;
 }

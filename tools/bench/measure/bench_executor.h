@@ -30,6 +30,8 @@ struct AdapterSet {
   std::vector<std::string_view> modules;
   std::int32_t count = 0;
   std::vector<Site> whole = {};  // sites of modules that are whole (modules_to_save)
+  // The adapter of each sequence, from 0 to count - 1; empty: sequence i has adapter i.
+  std::vector<std::int32_t> of_sequence = {};
 };
 
 struct ExecutorBenchOptions {
@@ -60,8 +62,8 @@ class ExecutorBench {
                                                        const LoadProgress& progress);
   ~ExecutorBench();
 
-  // Seconds of a decode step of the first `batch` sequences, each with its own adapter from `set`:
-  // the mean of a few steps. The sampled tokens are dropped, so that each step does the same work.
+  // Seconds of a decode step of the first `batch` sequences, each with its adapter from `set`: the
+  // mean of a few steps. The sampled tokens are dropped, so that each step does the same work.
   Result<double> decode(std::int32_t batch, int set);
   // Seconds of a step with the first `tokens` tokens of one additional sequence.
   Result<double> prefill(std::int32_t tokens);
@@ -101,6 +103,7 @@ class ExecutorBench {
   Status load_adapters(bool on_gpu);
   Status fill_caches();
   DeviceTier& tier() const;
+  const AdapterLease& lease(int set, std::int32_t sequence) const;
   void add(StepPlan& plan, std::int32_t sequence, std::int32_t start, std::int32_t count,
            int set) const;
   StepPlan decode_plan(std::int32_t first, std::int32_t batch, int set) const;

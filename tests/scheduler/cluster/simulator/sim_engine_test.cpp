@@ -11,7 +11,7 @@ namespace {
 // bytes of rank 1) 20 ms on the link and 50 ms from disk.
 class EngineAlone {
  public:
-  explicit EngineAlone(ColdStart cold_start, bool mixed_steps = true)
+  explicit EngineAlone(SimColdStart cold_start, bool mixed_steps = true)
       : engine_(
             EngineIndex(0), options(cold_start, mixed_steps), index,
             [this](const EngineEvent& event) { events_.push_back(event); },
@@ -57,7 +57,7 @@ class EngineAlone {
   std::vector<ServedRequest> served;
 
  private:
-  static SimEngineOptions options(ColdStart cold_start, bool mixed_steps) {
+  static SimEngineOptions options(SimColdStart cold_start, bool mixed_steps) {
     SimEngineOptions options;
     options.cold_start = cold_start;
     options.mixed_steps = mixed_steps;
@@ -84,7 +84,7 @@ class EngineAlone {
 };
 
 TEST(SimEngine, ServesARequestInItsSteps) {
-  EngineAlone engine(ColdStart::cached);
+  EngineAlone engine(SimColdStart::cached);
   engine.submit(1, 1, 5, 3);
   engine.finish();
   ASSERT_EQ(engine.served.size(), 1U);
@@ -96,7 +96,7 @@ TEST(SimEngine, ServesARequestInItsSteps) {
 }
 
 TEST(SimEngine, ComputesWhatPromptsShareOnceWhileItHasRoomForIt) {
-  EngineAlone engine(ColdStart::cached);
+  EngineAlone engine(SimColdStart::cached);
   engine.submit(0, 1, 50, 1, 40);  // 50 tokens take 60 ms
   engine.submit(1, 1, 50, 1, 40);  // 10 tokens take 20 ms
   engine.submit(2, 2, 80, 1);      // needs the prefix's room
@@ -112,7 +112,7 @@ TEST(SimEngine, ComputesWhatPromptsShareOnceWhileItHasRoomForIt) {
 }
 
 TEST(SimEngine, BatchesWhatComesDuringAStep) {
-  EngineAlone engine(ColdStart::cached);
+  EngineAlone engine(SimColdStart::cached);
   engine.submit(0, 1, 5, 3);      // in the first step, until 15 ms
   engine.submit(0.001, 2, 2, 1);  // in the second step, with a row of the first, until 27 ms
   engine.submit(0.002, 3, 3, 2);  // also in the second step, which both prompts extend to 30 ms
@@ -125,7 +125,7 @@ TEST(SimEngine, BatchesWhatComesDuringAStep) {
 }
 
 TEST(SimEngine, StopsDecodingForPromptsInStepsOfTheirOwn) {
-  EngineAlone engine(ColdStart::cached, false);
+  EngineAlone engine(SimColdStart::cached, false);
   engine.submit(0, 1, 5, 2);      // its prompt takes until 15 ms
   engine.submit(0.001, 2, 5, 1);  // prompt until 30 ms; the first request's row comes after it
   engine.finish();
@@ -135,14 +135,14 @@ TEST(SimEngine, StopsDecodingForPromptsInStepsOfTheirOwn) {
 }
 
 TEST(SimEngine, WaitsForAPlaceAndForKv) {
-  EngineAlone engine(ColdStart::cached);
+  EngineAlone engine(SimColdStart::cached);
   for (std::int32_t i = 0; i < 5; ++i) engine.submit(0, i, 1, 10);
   engine.run_until(0.05);
   EXPECT_EQ(engine.view().running.requests, 4);
   EXPECT_EQ(engine.view().waiting.requests, 1);
   engine.finish();
   EXPECT_EQ(engine.served.size(), 5U);
-  EngineAlone full(ColdStart::cached);
+  EngineAlone full(SimColdStart::cached);
   full.submit(0, 1, 40, 20);
   full.submit(0, 2, 30, 20);  // 60 + 50 tokens are more than 100
   full.run_until(0.1);
@@ -160,8 +160,8 @@ TEST(SimEngine, BeginsAColdRequestByItsMode) {
   // workers add 5 ms. async: it begins after the load. In each case a step of 10 ms and 5 ms for
   // the prompt follow.
   for (const auto& [mode, first_token_s] :
-       {std::pair(ColdStart::on_demand, 0.085), std::pair(ColdStart::cpu_assist, 0.070),
-        std::pair(ColdStart::async, 0.085)}) {
+       {std::pair(SimColdStart::on_demand, 0.085), std::pair(SimColdStart::cpu_assist, 0.070),
+        std::pair(SimColdStart::async, 0.085)}) {
     EngineAlone engine(mode);
     engine.submit(0, 1, 5, 1);
     engine.finish();
@@ -179,7 +179,7 @@ TEST(SimEngine, BeginsAColdRequestByItsMode) {
 }
 
 TEST(SimEngine, LetsOthersRunWhileAnAdapterIsFetched) {
-  EngineAlone engine(ColdStart::cpu_assist);
+  EngineAlone engine(SimColdStart::cpu_assist);
   engine.submit(0, 1, 1, 1);
   engine.finish();
   engine.submit(1, 2, 1, 1);      // absent: fetched from disk until 1.05
@@ -192,7 +192,7 @@ TEST(SimEngine, LetsOthersRunWhileAnAdapterIsFetched) {
 }
 
 TEST(SimEngine, KeepsTheLeastRecentlyUsedAdapterInTheHostTierAlone) {
-  EngineAlone engine(ColdStart::cpu_assist);
+  EngineAlone engine(SimColdStart::cpu_assist);
   for (std::int32_t adapter = 1; adapter <= 3; ++adapter) {
     engine.submit(adapter, adapter, 1, 1);
     engine.finish();
@@ -207,7 +207,7 @@ TEST(SimEngine, KeepsTheLeastRecentlyUsedAdapterInTheHostTierAlone) {
 }
 
 TEST(SimEngine, TellsItsViewWhatASchedulerWantsToKnow) {
-  EngineAlone engine(ColdStart::cpu_assist);
+  EngineAlone engine(SimColdStart::cpu_assist);
   engine.submit(0, 1, 5, 20);
   engine.finish();
   engine.submit(1, 1, 5, 20);

@@ -48,6 +48,18 @@ TEST(SimLine, ClustersAdaptersAsAnEngineDoes) {
   EXPECT_THAT(adapters(line), ElementsAre(1, 2, 1, 2, 1, 5));
 }
 
+TEST(SimLine, PutsTheNewestFirstHoweverLongOthersHaveWaited) {
+  SimLine line({.newest_first = true});
+  line.add(a_request(1), false);
+  for (std::int32_t adapter = 2; adapter < 200; ++adapter) {
+    line.add(a_request(adapter), false);
+    line.arrange({});
+    EXPECT_EQ(line.admit(0).request.adapter.value(), adapter);
+  }
+  EXPECT_THAT(adapters(line), ElementsAre(1));
+  EXPECT_TRUE(line.give_up_late(1e6, false).empty());
+}
+
 TEST(SimLine, GivesUpWhoWouldMissItsDeadline) {
   SimLine line({.ttft_deadline_s = 1});
   line.add(a_request(1, 0), false);

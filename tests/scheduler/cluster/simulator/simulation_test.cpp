@@ -29,8 +29,8 @@ PolicyResult simulated(const std::string& policy, const SimulationOptions& optio
 
 TEST(Simulation, ServesEveryRequestUnderEveryPolicyAndMode) {
   for (const std::string& policy : policy_names()) {
-    for (const ColdStart mode :
-         {ColdStart::cached, ColdStart::on_demand, ColdStart::async, ColdStart::cpu_assist}) {
+    for (const SimColdStart mode : {SimColdStart::cached, SimColdStart::on_demand,
+                                    SimColdStart::async, SimColdStart::cpu_assist}) {
       SimulationOptions options = small_cluster();
       options.cold_start = mode;
       const PolicyResult result = simulated(policy, options);
@@ -43,7 +43,7 @@ TEST(Simulation, ServesEveryRequestUnderEveryPolicyAndMode) {
       EXPECT_GT(result.latency_ms.mean, result.ttft_ms.mean);
       EXPECT_GE(result.slo_attainment, 0);
       EXPECT_LE(result.slo_attainment, 1);
-      EXPECT_EQ(result.cold_share > 0, mode != ColdStart::cached);
+      EXPECT_EQ(result.cold_share > 0, mode != SimColdStart::cached);
     }
   }
 }
@@ -132,7 +132,7 @@ TEST(Simulation, PutsTandemAheadOfOthersWithColdStarts) {
 
 TEST(Simulation, LetsTandemSharePromptStepsWhereNoAdapterIsCold) {
   SimulationOptions options = small_cluster();
-  options.cold_start = ColdStart::cached;
+  options.cold_start = SimColdStart::cached;
   options.mixed_steps = false;
   const PolicyResult tandem = simulated("tandem", options);
   for (const std::string other : {"round_robin", "most_idle", "affinity"}) {

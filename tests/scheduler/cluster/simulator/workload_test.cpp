@@ -46,6 +46,20 @@ TEST(Workload, ComesInOrderAtItsRateAndWithItsLengths) {
   EXPECT_NEAR(answer / static_cast<double>(requests.size()), 58, 3);
 }
 
+TEST(Workload, RisesAndFalls) {
+  WorkloadOptions options = small_workload();
+  options.arrivals = "rise_and_fall";
+  std::vector<double> quarters(4);
+  for (const SimRequest& request : all_requests(options)) {
+    ++quarters[static_cast<std::size_t>(request.arrival_s / 50)];
+  }
+  // The rate is 0, 100, 200, 100 and 0 a second at 0, 50, 100, 150 and 200 s.
+  EXPECT_NEAR(quarters[0], 2'500, 250);
+  EXPECT_NEAR(quarters[1], 7'500, 450);
+  EXPECT_NEAR(quarters[2], 7'500, 450);
+  EXPECT_NEAR(quarters[3], 2'500, 250);
+}
+
 TEST(Workload, IsTheSameForASeedAndAnAdapterHasOneRank) {
   WorkloadOptions options = small_workload();
   const auto once = all_requests(options);
