@@ -196,8 +196,8 @@ HWY_EXPORT(dot_tile_simd);
 HWY_EXPORT(simd_name_simd);
 
 void dot_tile(const DotTile& tile) {
-  note_read_rows(tile.w, tile.outputs, size_of(tile.dtype), tile.w_stride, tile.k, kOfWholeRows);
-  note_read_rows(tile.x, tile.rows, sizeof(float), tile.x_stride, padded(tile.k));
+  note_matrix(tile.w, tile.outputs, size_of(tile.dtype), tile.w_stride, tile.k);
+  note_read_rows(tile.x, tile.rows, sizeof(float), tile.x_stride, padded(tile.k), kOfInputs);
   note_write_rows(tile.acc, tile.rows, sizeof(float), tile.acc_stride, tile.outputs);
   HWY_DYNAMIC_DISPATCH(dot_tile_simd)(tile);
 }

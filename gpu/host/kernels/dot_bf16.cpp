@@ -118,9 +118,8 @@ bool dot_bf16_is_faster() {
 }
 
 void dot_bf16(const DotBf16& product) {
-  note_read_rows(product.w, product.outputs, sizeof(bf16), product.w_stride, product.k,
-                 kOfWholeRows);
-  note_read_rows(product.x, product.rows, sizeof(bf16), product.x_stride, product.k);
+  note_matrix(product.w, product.outputs, sizeof(bf16), product.w_stride, product.k);
+  note_read_rows(product.x, product.rows, sizeof(bf16), product.x_stride, product.k, kOfInputs);
   note_write_rows(product.acc, product.rows, sizeof(float), product.acc_stride, product.outputs);
   dot_all(product);
 }

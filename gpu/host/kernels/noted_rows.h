@@ -24,7 +24,10 @@ namespace tandem::host {
 
 // The distance between bytes that are reported to ThreadSanitizer.
 inline constexpr std::size_t kLine = 64;
+inline constexpr std::size_t kOfInputs = 256;
 inline constexpr std::size_t kOfWholeRows = 0;  // weights, keys: always written as whole rows
+inline constexpr std::int64_t kMostKeys = 32;   // of a product's rows; more are weights
+inline constexpr std::int64_t kOfWeights = 8;
 
 // Checks n elements of `element` bytes. AddressSanitizer: ends the process if a byte is not the
 // program's. ThreadSanitizer: reports a race on every `apart`-th byte or the last one; 0: on the
@@ -60,6 +63,16 @@ inline void note_read_rows(const void* rows, std::int64_t count, std::size_t ele
   const auto* row = static_cast<const std::byte*>(rows);
   const std::int64_t step = stride * static_cast<std::int64_t>(element);
   for (std::int64_t r = 0; r < count; ++r) note_read_row(row + r * step, n, element, apart);
+}
+// The rows of a product's matrix: keys or weights.
+inline void note_matrix(const void* rows, std::int64_t count, std::size_t element,
+                        std::int64_t stride, std::int64_t n) {
+#if defined(TANDEM_THREAD_SANITIZER)
+  const std::int64_t apart = count > kMostKeys ? kOfWeights : 1;
+  note_read_rows(rows, (count + apart - 1) / apart, element, stride * apart, n, kOfWholeRows);
+#else
+  note_read_rows(rows, count, element, stride, n);
+#endif
 }
 inline void note_write_rows(const void* rows, std::int64_t count, std::size_t element,
                             std::int64_t stride, std::int64_t n) {
