@@ -1,15 +1,17 @@
-// These kernels compute what adapters change at the embedding and the head (LoraArgs in gpu/ops.h:
-// `ids`, and replacing).
+// These kernels compute what adapters have in place of the base's (LoraArgs in gpu/ops.h: `ids`,
+// replacing, and biases).
 //
 //   shrink by ids   v[t, r] = scale A[r, ids[t]]      one block per row; bound by latency
 //   replace by ids  y[t] = scale B[ids[t]]            one block per row; bound by latency
 //   tokens by ids   y[t] = scale A[j], id[j] = ids[t] one block per row; bound by latency: its
 //                                                     threads search the ids alike
-//   replace         y[t] = x[t] B^T                   one warp per column and eight rows of a
+//   replace         y[t] = x[t] B^T + bias            one warp per column and eight rows of a
 //                                                     segment; bound by reading B, once for eight.
 //                                                     The grid has one size for all steps, as those
 //                                                     that are recorded hold segments without rows
 //   tokens          y[t, id[j]] = x[t] A[j]^T         the same, for rows of A
+//   biases          y[t] += own - bias                one block per row, module and piece of
+//                                                     columns; bound by latency
 //
 // They start after the previous kernel has ended, so that all they read is there.
 #include <algorithm>
@@ -110,7 +112,8 @@ __device__ __forceinline__ void load_vector(const WeightBytes<kPaged>& bytes, st
 // computes with fewer registers and more loads in flight.
 template <typename T, typename Out, bool kPaged, int kMostRows>
 __device__ void multiply_column(const LoraParams& p, const LoraRows& segment,
-                                const WeightBytes<kPaged>& bytes, std::uint64_t begin, int column) {
+                                const WeightBytes<kPaged>& bytes, std::uint64_t begin, int column,
+                                float bias) {
   constexpr int kVector = 16 / sizeof(T);
   constexpr int kAhead = kMostRows == 1 ? 8 : 4;  // loads of B in flight for a lane
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -161,7 +164,7 @@ __device__ void multiply_column(const LoraParams& p, const LoraRows& segment,
       for (int step = 16; step > 0; step /= 2) sum[j] += __shfl_xor_sync(~0U, sum[j], step);
       if (lane == 0 && j < count) {
         static_cast<Out*>(p.out[0].data)[row[j] * p.out[0].stride + column] =
-            from_float<Out>(sum[j]);
+            from_float<Out>(sum[j] + bias);
       }
     }
   }
@@ -169,7 +172,9 @@ __device__ void multiply_column(const LoraParams& p, const LoraRows& segment,
 
 template <typename T, typename Out, bool kPaged>
 __global__ void __launch_bounds__(kPlainThreads)
-    outer_product(const __grid_constant__ LoraParams p, const bool by_token) {
+    outer_product(const __grid_constant__ LoraParams p, const __grid_constant__ OuterParams o) {
+  const bool by_token = o.part == OuterPart::tokens;
+  const T* const biases = static_cast<const T*>(o.base_bias[0]);
   const int first = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32;
   const int step = static_cast<int>(gridDim.x) * kWarps;
   for (int s = static_cast<int>(blockIdx.y); s < p.num_segments; s += static_cast<int>(gridDim.y)) {
@@ -185,26 +190,51 @@ __global__ void __launch_bounds__(kPlainThreads)
           (by_token ? entry.a : entry.b) + static_cast<std::uint64_t>(i * row_bytes);
       const int column = by_token ? token_at(bytes, entry, i) : i;
       if (column < 0 || column >= p.out[0].cols) continue;  // of a file that is not proven yet
+      const float bias = biases == nullptr ? 0.0F : to_float(biases[column]);
       if (segment.count == 1) {
-        multiply_column<T, Out, kPaged, 1>(p, segment, bytes, begin, column);
+        multiply_column<T, Out, kPaged, 1>(p, segment, bytes, begin, column, bias);
       } else {
-        multiply_column<T, Out, kPaged, kRows>(p, segment, bytes, begin, column);
+        multiply_column<T, Out, kPaged, kRows>(p, segment, bytes, begin, column, bias);
       }
     }
   }
 }
 
 template <typename T, typename Out, bool kPaged>
+__global__ void __launch_bounds__(kPlainThreads)
+    replace_biases(const __grid_constant__ LoraParams p, const __grid_constant__ OuterParams o) {
+  const int position = static_cast<int>(blockIdx.x);
+  const int which = static_cast<int>(blockIdx.z);
+  const int slot = slot_of(p, position);
+  if (slot < 0) return;
+  const LoraEntry entry = entry_of(p, slot, which);
+  const LoraOutput& out = p.out[which];
+  const int c = static_cast<int>(blockIdx.y) * kPlainThreads + static_cast<int>(threadIdx.x);
+  if (entry.rank == 0 || c >= out.cols) return;
+  const WeightBytes<kPaged> bytes(p, slot);
+  const T* const base = static_cast<const T*>(o.base_bias[which]);
+  const float own = weight_at<float, kPaged>(bytes, entry.b, c);
+  Out* const y = static_cast<Out*>(out.data) + row_of(p, position) * out.stride + c;
+  *y = from_float<Out>(to_float(*y) + (own - (base == nullptr ? 0.0F : to_float(base[c]))));
+}
+
+template <typename T, typename Out, bool kPaged>
 cudaError_t launch(const LoraParams& p, const OuterParams& o, cudaStream_t stream) {
-  if (o.ids != nullptr) {
+  if (o.part == OuterPart::biases) {
+    int columns = 0;
+    for (int m = 0; m < p.num_modules; ++m) columns = std::max(columns, p.out[m].cols);
+    const dim3 blocks(static_cast<unsigned>(p.num_rows),
+                      static_cast<unsigned>((columns + kPlainThreads - 1) / kPlainThreads),
+                      static_cast<unsigned>(p.num_modules));
+    replace_biases<T, Out, kPaged><<<blocks, kPlainThreads, 0, stream>>>(p, o);
+  } else if (o.ids != nullptr) {
     outer_ids<T, Out, kPaged>
         <<<static_cast<unsigned>(p.num_rows), kPlainThreads, 0, stream>>>(p, o);
   } else {
     const auto columns = static_cast<int>((p.out[0].cols + kWarps - 1) / kWarps);
     const dim3 blocks(static_cast<unsigned>(std::min(columns, kMaxColumnBlocks)),
                       static_cast<unsigned>(std::min(p.num_segments, kMaxSegmentBlocks)));
-    outer_product<T, Out, kPaged>
-        <<<blocks, kPlainThreads, 0, stream>>>(p, o.part == OuterPart::tokens);
+    outer_product<T, Out, kPaged><<<blocks, kPlainThreads, 0, stream>>>(p, o);
   }
   return cudaPeekAtLastError();
 }
