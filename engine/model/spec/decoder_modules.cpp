@@ -35,6 +35,9 @@ std::int64_t ffn(Model, Layer layer) {
 std::int64_t part(Model, Layer layer) {
   return layer.input.size;
 }
+std::int64_t hidden_of_part(Model model, Layer layer) {
+  return layer.input.size > 0 ? model.hidden_size : 0;
+}
 std::int64_t parts(Model model, Layer layer) {
   return layer.input.makes_parts ? model.num_layers() * layer.input.size : 0;
 }
@@ -129,8 +132,7 @@ void add_norms(std::vector<AdaptedModule>& rows) {
     return layer.norms == NormPlace::behind || layer.parallel ? 0 : model.hidden_size;
   });
   add(Site::mlp_out_norm, &TensorNames::mlp_out_norm, behind);
-  add(Site::input_out_norm, &TensorNames::input_out_norm,
-      [](Model model, Layer layer) { return layer.input.size > 0 ? model.hidden_size : 0; });
+  add(Site::input_out_norm, &TensorNames::input_out_norm, hidden_of_part);
   add(Site::layer_input_norm, &TensorNames::layer_input_norm,
       [](Model, Layer layer) { return layer.input.makes_parts ? layer.input.size : 0; });
   rows.back().place = ModulePlace::root;
@@ -193,7 +195,7 @@ std::vector<AdaptedModule> layer_input_modules() {
   std::vector<AdaptedModule> rows = {
       {"per_layer_model_projection", Site::layer_inputs, hidden, parts, {}, ModuleCut::none},
       {"per_layer_input_gate", Site::input_gate, hidden, part, {}, ModuleCut::none},
-      {"per_layer_projection", Site::input_projection, part, hidden, {}, ModuleCut::none}};
+      {"per_layer_projection", Site::input_projection, part, hidden_of_part, {}, ModuleCut::none}};
   rows.front().place = ModulePlace::root;
   return rows;
 }
