@@ -3,7 +3,8 @@
 // more, which begin with it.
 //
 // Rows of an adapter's own for a few tokens (PEFT's trainable tokens) are such a pair, too: A has
-// the rows, by ascending token, and B is one row that begins with the tokens' ids, int32.
+// the rows, by ascending token, and B is one row that begins with the tokens' ids, int32. A vector
+// of an adapter's own, such as a norm's weight, is a B alone, with a float in each row.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,11 @@ constexpr std::int64_t lora_inner(std::int64_t rank, std::int64_t row, DType dty
 constexpr std::int64_t token_ids_row(std::int64_t tokens, DType dtype) {
   const std::int64_t per_group = 16 / static_cast<std::int64_t>(sizeof(std::int32_t));
   return (tokens + per_group - 1) / per_group * lora_group(dtype);
+}
+
+// The elements of a row of B that holds a float.
+constexpr std::int64_t vector_row(DType dtype) {
+  return static_cast<std::int64_t>(sizeof(float) / size_of(dtype));
 }
 
 }  // namespace tandem

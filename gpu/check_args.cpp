@@ -94,6 +94,8 @@ void check_args(const RmsNormArgs& args) {
   is_floating(args.x);
   is_floating(args.out);
   if (args.weight.rank != 0) is_norm_weight(args.weight, args.x);
+  TANDEM_CHECK(args.own.table == nullptr || (args.own.slots != nullptr && args.weight.rank != 0),
+               "weights of adapters for weight {}", to_string(args.weight));
   TANDEM_CHECK(!args.centred || args.x.dtype == DType::f32, "{} centred", to_string(args.x));
   if (args.squares.rank == 0) return;
   are_sums_of_rows(args.squares, args.x);
@@ -234,6 +236,11 @@ void check_args(const LoraArgs& args) {
   }
   TANDEM_CHECK(args.ids == nullptr || (args.num_modules == 1 && args.part != LoraPart::whole),
                "ids for {} modules", args.num_modules);
+  for (int m = 0; m < args.num_modules; ++m) {
+    const TensorView& bias = args.base_bias[m];
+    TANDEM_CHECK(bias.rank == 0 || (bias.rank == 1 && bias.dim[0] == args.out[m].cols()),
+                 "bias {} for out {}", to_string(bias), to_string(args.out[m]));
+  }
   if (args.part == LoraPart::replace || args.part == LoraPart::tokens) {
     TANDEM_CHECK(args.num_modules == 1, "{} modules", args.num_modules);
     TANDEM_CHECK(
@@ -241,7 +248,7 @@ void check_args(const LoraArgs& args) {
         "out {}", to_string(args.out[0]));
     return;
   }
-  if (args.part == LoraPart::whole) return;
+  if (args.part == LoraPart::whole || args.part == LoraPart::biases) return;
   is_matrix(args.v);
   TANDEM_CHECK(args.num_shares >= 1 && args.share >= 0 && args.share < args.num_shares,
                "share {} of {}", args.share, args.num_shares);

@@ -11,6 +11,7 @@
 #include "base/ids/ticket.h"
 #include "base/tensor.h"
 #include "gpu/activation.h"
+#include "gpu/adapter_memory.h"
 #include "gpu/weight.h"
 
 namespace tandem {
@@ -51,6 +52,7 @@ struct RmsNormArgs {
   // of squares, and the number of elements that the mean is over. Not with `centred`.
   TensorView squares = {};  // [T, 1], f32; rank 0: x has whole rows
   std::int64_t width = 0;
+  OwnVectors own = {};  // [last], in place of `weight`, which has a rank then
 };
 
 // out[t] = sum of x[t]^2, in float.
@@ -235,28 +237,6 @@ struct GatherRowsArgs {
   TensorView out;            // same dtype and width as x
 };
 
-// One adapter's delta for one module of one layer: delta = x A^T B^T with A [rank, in] and
-// B [out, rank] as PEFT stores them, the scale folded into B. Rows of B are `b_stride` elements
-// apart, rows of A `in` elements, both at least 16-byte aligned when `in` allows; A and B begin at
-// multiples of 64 bytes.
-struct LoraMatrix {
-  std::uint64_t a = 0;  // [rank, in], dtype of x: an address, or a byte index (LoraPages)
-  // [out, b_stride], dtype of x; columns past `rank` are zero, but for a bias (base/lora_rows.h)
-  std::uint64_t b = 0;
-  std::int32_t rank = 0;  // 0: the adapter does not adapt this module
-  std::int32_t b_stride = 0;
-};
-
-// Adapters that lie in chunks of a pool, in any order (S-LoRA's Unified Paging). Byte i of slot s
-// is at base + (ids[s * slot_stride + (i >> shift)] << shift) + (i & (2^shift - 1)); LoraMatrix's a
-// and b are such indices i. Chunks are at least 4 KiB, so 64 aligned bytes never straddle two.
-struct LoraPages {
-  std::byte* base = nullptr;          // null: LoraMatrix holds addresses
-  const std::int32_t* ids = nullptr;  // [slots, slot_stride], device memory
-  std::int64_t slot_stride = 0;
-  std::int32_t shift = 0;
-};
-
 // The rows of one adapter in a step: rows[first .. first + count) of LoraArgs.
 struct LoraSegment {
   std::int32_t slot;  // the adapter's row in the weight table; not read when count is 0
@@ -277,8 +257,9 @@ struct LoraModules {
 };
 
 // The part of a LoRA operation to compute: all of it, only v = x A^T, only y += v B^T, y = x B^T
-// with a whole weight of the adapter's own for B, or what its own rows for a few tokens give.
-enum class LoraPart : std::uint8_t { whole, shrink, expand, replace, tokens };
+// with a whole weight of the adapter's own for B, what its own rows for a few tokens give, or its
+// own biases.
+enum class LoraPart : std::uint8_t { whole, shrink, expand, replace, tokens, biases };
 
 // The number of an adapter's ranks that each of `num_shares` devices computes when they share them:
 // a multiple of four, which is 16 bytes of v. The last devices may have fewer, or none.
@@ -301,9 +282,11 @@ constexpr std::int32_t lora_share(std::int32_t rank, std::int32_t num_shares) {
 // The other elements of v (other rows, ranks past the adapter's) are not read, but may be written.
 //
 // Replacing, where B has x's width for a rank, whatever max_rank is (0: no adapter has modules):
-//   replace  out[0][t] = x[t] B^T; rows whose adapter does not have the module keep what they hold
+//   replace  out[0][t] = x[t] B^T + base_bias[0]; rows whose adapter does not have the module keep
+//            what they hold
 //   tokens   out[0][t, id[j]] = x[t] A[j]^T for the ids in B (base/lora_rows.h), ascending, below
 //            out[0].cols(); `out` is f32, and its other elements keep what they hold
+//   biases   out[m][t] += B - base_bias[m], where B is a vector (base/lora_rows.h); x is not read
 //
 // With `ids`, x is not in memory, and one module of an embedding's tokens is computed:
 //   shrink   row t of x is id_scale times the unit vector of ids[t], one of x.cols()
@@ -328,6 +311,7 @@ struct LoraArgs : LoraModules {
   std::int32_t first_column = 0;      // for expand: the row of B that belongs to column 0 of out[m]
   const std::int32_t* ids = nullptr;  // [T], each in [0, x.cols()); may be more unless shrinking
   float id_scale = 1;
+  TensorView base_bias[kMaxModules] = {};  // [out of m], compute dtype; rank 0: 0
 };
 
 // The handoff of cold adapters to CPU workers (docs/architecture.md). A group is the rows of a step

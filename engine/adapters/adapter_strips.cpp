@@ -1,5 +1,6 @@
 #include "engine/adapters/adapter_strips.h"
 
+#include "base/check.h"
 #include "engine/loader/adapter_layout.h"
 
 namespace tandem {
@@ -31,7 +32,11 @@ Adapter device_layout(const Adapter& adapter, const ModelSpec& spec, std::int32_
     for (std::size_t m = 0; m < spec.modules.size(); ++m) {
       const AdapterMatrix& whole = adapter.layers[layer][m];
       if (whole.rank == 0) continue;
-      append_matrix(part, shape, static_cast<std::int64_t>(layer), m, whole.rank, whole.has_bias);
+      const AdaptedModule& row = spec.modules[m];
+      const auto number = static_cast<std::int64_t>(layer);
+      const std::int64_t rank =
+          row.is_whole() ? row.width(shape, shape.layer(number)) : std::int64_t{whole.rank};
+      append_matrix(part, shape, number, m, rank, whole.has_bias);
     }
   }
   return part;
@@ -48,20 +53,29 @@ std::vector<AdapterStrip> strips_of_layer(const Adapter& adapter, const Adapter&
     const AdapterMatrix& from = adapter.layers[layer][m];
     const AdapterMatrix& to = part.layers[layer][m];
     if (from.rank == 0) continue;
-    const ModuleCut cut = spec.modules[m].cut;
+    const AdaptedModule& module = spec.modules[m];
     const auto rows = static_cast<std::size_t>(from.rank);
     const std::size_t in = static_cast<std::size_t>(module_in(shape, number, m)) * element;
-    const std::size_t out =
-        static_cast<std::size_t>(module_out(shape, number, m) * from.b_stride) * element;
-    if (parts.a && cut == ModuleCut::rows && !shard.is_whole()) {
+    const std::size_t pitch_of_b = static_cast<std::size_t>(from.b_stride) * element;
+    const auto rows_of_b = static_cast<std::size_t>(module_out(shape, number, m));
+    if (module.is_whole() && to.rank != from.rank) {  // some of its columns
+      if (!parts.b) continue;
+      const std::size_t width = static_cast<std::size_t>(to.rank) * element;
+      TANDEM_CHECK(to.rank == to.b_stride, "{} columns of a row of {}", to.rank, to.b_stride);
+      append(strips, {to.b_offset, from.b_offset + rank * width, width, rows_of_b, pitch_of_b});
+      continue;
+    }
+    if (parts.a && module.cut == ModuleCut::rows && !shard.is_whole() && in > 0) {
       const std::size_t pitch = static_cast<std::size_t>(module_in(spec, number, m)) * element;
       append(strips, {to.a_offset, from.a_offset + rank * in, in, rows, pitch});
     } else if (parts.a && in > 0) {
       append(strips, {to.a_offset, from.a_offset, in * rows});
     }
     if (!parts.b) continue;
-    append(strips,
-           {to.b_offset, from.b_offset + (cut == ModuleCut::columns ? rank * out : 0), out});
+    // The norms of heads are whole on every shard, though those of all heads together are cut.
+    const bool is_cut = module_out(shape, number, m) != module_out(spec, number, m);
+    const std::size_t out = rows_of_b * pitch_of_b;
+    append(strips, {to.b_offset, from.b_offset + (is_cut ? rank * out : 0), out});
   }
   return strips;
 }

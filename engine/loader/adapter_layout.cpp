@@ -55,8 +55,10 @@ AdapterMatrix& append_matrix(Adapter& adapter, const ModelSpec& spec, std::int64
   TANDEM_CHECK(matrix.rank == 0 && out > 0, "layer {} has {} {}", layer, row.path,
                out > 0 ? "twice" : "not");
   matrix.rank = static_cast<std::int32_t>(rank);
-  matrix.b_stride = static_cast<std::int32_t>(
-      row.by_token ? token_ids_row(rank, adapter.dtype) : lora_row(rank, has_bias, adapter.dtype));
+  matrix.b_stride =
+      static_cast<std::int32_t>(row.is_vector  ? vector_row(adapter.dtype)
+                                : row.by_token ? token_ids_row(rank, adapter.dtype)
+                                               : lora_row(rank, has_bias, adapter.dtype));
   matrix.has_bias = has_bias;
   adapter.has_bias = adapter.has_bias || has_bias;
   matrix.a_offset = adapter.num_bytes;
@@ -71,10 +73,14 @@ AdapterMatrix& append_matrix(Adapter& adapter, const ModelSpec& spec, std::int64
   }
   std::int32_t& most = adapter.site_ranks[static_cast<std::size_t>(row.site)];
   most = std::max(most, ranks);
-  if (std::ranges::find(adapter.modules, row.name()) == adapter.modules.end()) {
-    const auto row_of = [&](const std::string& name) { return table.row(name); };
-    adapter.modules.emplace(
-        std::ranges::lower_bound(adapter.modules, table.row(row.name()), {}, row_of), row.name());
+  const std::string_view name = row.name_in(spec.names);
+  if (std::ranges::find(adapter.modules, name) == adapter.modules.end()) {
+    const auto first_of = [&](std::string_view of) {
+      return std::ranges::find(table, of,
+                               [&](const AdaptedModule& each) { return each.name_in(spec.names); });
+    };
+    adapter.modules.emplace(std::ranges::lower_bound(adapter.modules, first_of(name), {}, first_of),
+                            name);
   }
   return matrix;
 }
@@ -92,10 +98,10 @@ Status allocate_bytes(Adapter& adapter, const AllocateBytes& allocate) {
                size_text(adapter.num_bytes));
 }
 
-// The modules of the embedding and the head are a layer's last ones (ModuleTable). A digest names
-// those that are there, so that adapters without them keep the digests that registries hold from
-// releases without these modules.
-constexpr std::size_t kOuterModules = 6;
+// The modules that replace the base's, and those of the embedding and the head, are a layer's last
+// ones (ModuleTable). A digest names those that are there, by their number from the end, so that
+// adapters without them keep the digests that registries hold from releases without these modules.
+constexpr std::size_t kOuterModules = 32;
 
 AdapterDigest::AdapterDigest(const Adapter& layout)
     : num_bytes_(layout.num_bytes), num_pieces_((num_bytes_ + kPieceBytes - 1) / kPieceBytes) {

@@ -17,7 +17,7 @@ inline constexpr std::size_t kAdapterAlignment = 64;
 // Places module `module` of `layer`, which has it, after all modules placed before. Call it by
 // layer and then in the order of the model's ModuleTable. Grows num_bytes, max_rank, site_ranks and
 // modules; the bytes are allocated after the last call. `rank` of a whole matrix is its width, that
-// of rows by token their number; both count as 1 in max_rank.
+// of rows by token their number, that of a vector 1; all count as 1 in max_rank.
 AdapterMatrix& append_matrix(Adapter& adapter, const ModelSpec& spec, std::int64_t layer,
                              std::size_t module, std::int64_t rank, bool has_bias = false);
 

@@ -27,10 +27,17 @@ bool has_row(const Adapter& adapter, std::size_t module) {
   return false;
 }
 
+// Two modules that act on one weight: LoRA is added to a bias of the adapter's own.
+bool are_of_one_weight(const AdaptedModule& a, const AdaptedModule& b, const TensorNames& names) {
+  return is_bias(a.site) == is_bias(b.site) && a.path_in(names) == b.path_in(names);
+}
+
 // A part that replaces the module, and another part that has the same module in any form.
 Status check_replaced(const ModelSpec& spec, std::span<const SummedAdapter> parts,
                       std::size_t module) {
-  const std::string_view path = spec.modules[module].path;
+  const AdaptedModule& row = spec.modules[module];
+  const std::string path =
+      fmt::format("{}{}", is_bias(row.site) ? "the bias of " : "", row.path_in(spec.names));
   for (const SummedAdapter& part : parts) {
     if (!has_row(*part.adapter, module)) continue;
     if (part.scale != 1) {
@@ -44,7 +51,9 @@ Status check_replaced(const ModelSpec& spec, std::span<const SummedAdapter> part
                        other.name, path);
       }
       for (std::size_t m = 0; m < spec.modules.size(); ++m) {
-        if (spec.modules[m].path != path || !has_row(*other.adapter, m)) continue;
+        if (!are_of_one_weight(row, spec.modules[m], spec.names) || !has_row(*other.adapter, m)) {
+          continue;
+        }
         return invalid(
             "adapters '{}' and '{}' have no sum, as the first replaces {} and the "
             "second adds to it",

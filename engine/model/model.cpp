@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "engine/model/layers/adapted_linear.h"
 #include "engine/model/layers/embedding.h"
 #include "engine/model/layers/gated_mlp.h"
 #include "engine/model/layers/layer_input.h"
@@ -169,11 +170,19 @@ void Model::compute(Stream& stream, const StepInput& input, const KvCache& cache
   step.drops_rows = first_with_fewer_rows(step) > 0 && may_drop_rows(step);
   const bool ends_early = step.drops_rows && input.num_logits == 0;
   compute_angles(step);
-  if (adapters.waits != nullptr) adapters.waits->before(0, stream);  // it has the embedding, too
+  // A layer's first norm is computed at the end of the layer before.
+  const std::int64_t ahead = adapts(step, Site::attention_norm) ? 1 : 0;
+  std::int64_t waited = 0;
+  const auto wait_for = [&](std::int64_t layer) {
+    for (; adapters.waits != nullptr && waited <= std::min(layer, num_layers - 1); ++waited) {
+      adapters.waits->before(waited, stream);
+    }
+  };
+  wait_for(0);  // it has the embedding, too
   embed(step, weights_, input_of_attention(layer(0)));
   if (part_.spec.layer_input_size() > 0) keep_embedding(step);
   for (std::int64_t index = 0; index < num_layers; ++index) {
-    if (adapters.waits != nullptr && index > 0) adapters.waits->before(index, stream);
+    wait_for(index + ahead);
     if (ends_early && index > first_with_fewer_rows(step)) continue;  // loads are waited for alike
     compute_layer(step, index);
   }
@@ -261,6 +270,7 @@ void Model::drop_rows(LayerStep& step, const Layer& layer) const {
   input.segments = input.sampled_segments;
   input.num_segments = input.num_sampled_segments;
   input.max_count = input.max_sampled_count;
+  input.row_slots = input.sampled_slots;
   step.work = step.work.cut(rows);
   step.work.residual = sampled;
   step.work.attention = attention;

@@ -21,7 +21,10 @@ class LayerSum {
     const std::int64_t in = module_in(spec_, layer, module);
     const std::int64_t out = module_out(spec_, layer, module);
     const std::int64_t in_here = row.cut == ModuleCut::rows ? in / num_devices_ : in;
-    const std::int64_t out_here = row.cut == ModuleCut::columns ? out / num_devices_ : out;
+    // Of a whole matrix, rows or columns of B are cut.
+    const bool cuts_b =
+        row.cut == ModuleCut::columns || (row.is_whole() && row.cut != ModuleCut::none);
+    const std::int64_t out_here = cuts_b ? out / num_devices_ : out;
     load_.a_bytes += rank * in_here * element_bytes_;
     load_.b_bytes += out_here * b_stride * element_bytes_;
     load_.a_elsewhere += rank * (in - in_here) * element_bytes_;

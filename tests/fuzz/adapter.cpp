@@ -20,6 +20,8 @@ ModelSpec small_base() {
   shape.head_dim = 2;
   shape.ffn_size = 6;
   shape.vocab_size = 10;
+  shape.qkv_bias = true;
+  shape.qk_norm = QkNorm::head;
   return decoder_of(shape);
 }
 

@@ -44,7 +44,7 @@ EngineOptions small_engine_options(std::int32_t max_model_len) {
   options.max_model_len = max_model_len;
   options.page_tokens = 16;
   options.num_pages = 16 * (max_model_len + 15) / 16;
-  options.max_adapters = 16;
+  options.max_adapters = 32;
   options.host_tier_bytes = std::size_t{32} << 20;
   return options;
 }

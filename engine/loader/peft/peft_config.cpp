@@ -89,8 +89,6 @@ Status refuse_unsupported(const OrderedJson& json) {
   if (type.empty()) return invalid("'peft_type' is missing");
   if (type != "LORA") return invalid("'peft_type' is '{}'; only LORA is supported", type);
   TANDEM_ASSIGN(const std::string bias, fields.text("bias"));
-  // A base without biases leaves none in the adapter, whatever was trained; those there are refused
-  // with the tensors.
   if (!bias.empty() && bias != "none" && bias != "all" && bias != "lora_only") {
     return invalid("'bias' is '{}'; it must be none, all or lora_only", bias);
   }
@@ -167,6 +165,10 @@ Status read_targets(const Fields& fields, PeftConfig& peft) {
   TANDEM_ASSIGN(peft.ties_embedding, fields.boolean("ensure_weight_tying", false));
   if (const OrderedJson* const saved = fields.find("modules_to_save"); saved && !is_off(*saved)) {
     if (!saved->is_array()) return invalid("'modules_to_save' must be a list of names");
+    if (saved->size() > kMaxSaved) {
+      return invalid("'modules_to_save' holds {} names; at most {} are supported", saved->size(),
+                     kMaxSaved);
+    }
     TANDEM_ASSIGN(peft.saved, read_names("modules_to_save", *saved));
   }
   const OrderedJson* const targets = fields.find("target_modules");
@@ -293,6 +295,8 @@ Result<PeftConfig> parse_peft_config(const OrderedJson& json) {
   TANDEM_ASSIGN(peft.alpha, fields.required_number("lora_alpha", -kMax, kMax));
   TANDEM_ASSIGN(peft.use_rslora, fields.boolean("use_rslora", false));
   TANDEM_ASSIGN(peft.lora_bias, fields.boolean("lora_bias", false));
+  TANDEM_ASSIGN(const std::string bias, fields.text("bias"));
+  peft.has_biases = bias == "all" || bias == "lora_only";
   TANDEM_TRY(read_targets(fields, peft));
   TANDEM_TRY(read_layers(fields, peft));
   TANDEM_TRY(read_invocation(fields, peft));

@@ -19,6 +19,7 @@ namespace tandem {
 inline constexpr std::int64_t kMaxAdapterRank = 2048;
 inline constexpr std::size_t kMaxInvocation = 1024;  // tokens
 inline constexpr std::size_t kMaxTrainedTokens = 1 << 18;
+inline constexpr std::size_t kMaxSaved = 8192;  // names of modules
 
 // trainable_token_indices: tokens whose rows the adapter has.
 struct TrainedTokens {
@@ -35,6 +36,7 @@ struct PeftConfig {
   double alpha = 0;
   bool use_rslora = false;
   bool lora_bias = false;   // every lora_B has a bias
+  bool has_biases = false;  // bias: all or lora_only: the file may have the base's
   bool all_linear = false;  // replaces `targets`
   ModuleSet targets;
   ModuleSet excluded;
@@ -58,17 +60,17 @@ struct PlannedModule {
   std::size_t module;  // row of the base's ModuleTable
   std::string path;    // the adapted module's, below the root of a text model
   bool fused;          // it is AdaptedModule::fused_path: A is shared, and B has rows for others
-  std::int64_t rank;   // 1..kMaxAdapterRank; the width of a whole matrix
+  std::int64_t rank;   // 1..kMaxAdapterRank; the width of a whole matrix; 1 of a vector
   double scale;        // alpha / rank, or alpha / sqrt(rank)
-  bool saved = false;  // a whole matrix that modules_to_save names
+  bool saved = false;  // a whole matrix or a vector of a module that modules_to_save names
   // The tokens of rows by token, `rank` of them, in the order of the file.
   std::vector<TokenId> tokens = {};
   std::string tied_path = {};  // the module whose rows it has, too, if it has none of its own
 };
 
-// Returns the modules of the base that the adapter adapts, by layer and then in the order of its
-// base does not have, saved modules other than the embedding, the head and a score head, and rows
-// by token of others than the embedding and the head.
+// Returns the modules of the base that the adapter adapts or may replace, by layer and then in the
+// order of its table. Refuses layers and saved modules that the base does not have, and rows by
+// token of others than the embedding and the head.
 Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const ModelSpec& spec);
 // Returns the names in the list `target_modules` that match no module of the base. Trainers use one
 // list for many model families, and PEFT skips names that the base lacks.

@@ -191,11 +191,16 @@ Status PeftFolder::fill(const PeftJob& job, std::byte* bytes, PeftScratch& scrat
     }
     return Status();
   };
-  TANDEM_TRY(fill_spread(job.in, job.spread_in, job.matrix.rank, 1, a,
-                         [&](std::byte* to) { return fill_a(job, to, scratch); }));
+  if (job.spread_in > 0) {
+    TANDEM_TRY(fill_spread(job.in, job.spread_in, job.matrix.rank, 1, a,
+                           [&](std::byte* to) { return fill_a(job, to, scratch); }));
+  }
   std::memset(a_end, 0, static_cast<std::size_t>(b - a_end));
-  TANDEM_TRY(fill_spread(job.out, job.spread_out, 1, job.matrix.b_stride, b,
-                         [&](std::byte* to) { return fill_b(job, to, scratch); }));
+  TANDEM_TRY(fill_spread(job.out, job.spread_out, 1, job.matrix.b_stride, b, [&](std::byte* to) {
+    return job.is_vector()      ? fill_vector(job, to, scratch)
+           : job.spread_in == 0 ? fill_whole(job, to, scratch)
+                                : fill_b(job, to, scratch);
+  }));
   std::memset(b_end, 0, static_cast<std::size_t>(bytes + job.end - b_end));
   return {};
 }
@@ -226,6 +231,49 @@ Status PeftFolder::fill_tokens(const PeftJob& job, std::byte* bytes, PeftScratch
     id += sizeof(row.token);
   }
   std::memset(id, 0, static_cast<std::size_t>(bytes + job.end - id));
+  return {};
+}
+
+Status PeftFolder::fill_vector(const PeftJob& job, std::byte* target, PeftScratch& scratch) const {
+  const auto count = static_cast<std::size_t>(job.out.stored);
+  scratch.raw.resize(count * size_of(job.b_type));
+  scratch.values.resize(count);
+  TANDEM_TRY(with_path(weights_.read(job.b_begin, scratch.raw.data(), scratch.raw.size())));
+  convert(job.b_type, scratch.raw.data(), DType::f32, scratch.values.data(), count);
+  for (float& value : scratch.values) value += job.added;
+  std::memcpy(target, scratch.values.data(), count * sizeof(float));
+  return {};
+}
+
+// Values that need no conversion are read directly into the target.
+Status PeftFolder::fill_whole(const PeftJob& job, std::byte* target, PeftScratch& scratch) const {
+  const auto rows = static_cast<std::size_t>(job.out.stored);
+  const auto columns = static_cast<std::size_t>(job.in.stored);
+  const std::size_t from = size_of(job.b_type);
+  const std::size_t element = size_of(dtype_);
+  const std::size_t row_bytes = static_cast<std::size_t>(job.matrix.b_stride) * element;
+  if (job.b_type == dtype_ && row_bytes == columns * element && job.in.spread.empty()) {
+    return with_path(weights_.read(job.b_begin, target, rows * row_bytes));
+  }
+  SpreadRuns runs = job.in.spread;
+  if (runs.empty()) runs = {{0, 0, job.in.stored}};
+  const std::size_t block = std::max<std::size_t>(1, kBlock / columns);
+  for (std::size_t first = 0; first < rows; first += block) {
+    const std::size_t count = std::min(block, rows - first);
+    scratch.raw.resize(count * columns * from);
+    TANDEM_TRY(with_path(weights_.read(job.b_begin + first * columns * from, scratch.raw.data(),
+                                       scratch.raw.size())));
+    std::byte* const to = target + first * row_bytes;
+    std::memset(to, 0, count * row_bytes);
+    for (std::size_t row = 0; row < count; ++row) {
+      for (const SpreadRun& run : runs) {
+        convert(job.b_type,
+                scratch.raw.data() + (row * columns + static_cast<std::size_t>(run.from)) * from,
+                dtype_, to + row * row_bytes + static_cast<std::size_t>(run.to) * element,
+                static_cast<std::size_t>(run.count));
+      }
+    }
+  }
   return {};
 }
 
@@ -296,11 +344,14 @@ Status PeftFolder::check_finite(const PeftJob& job, const std::byte* bytes,
   for (const auto& [letter, begin, count] :
        {std::tuple('A', job.matrix.a_offset, a), std::tuple('B', job.matrix.b_offset, b)}) {
     if (letter == 'B' && !job.tokens.empty()) continue;  // ids
-    if (all_finite(bytes + begin, count, dtype_)) continue;
-    if (!spec.modules[job.module].is_lora()) {
+    const DType dtype = job.is_vector() ? DType::f32 : dtype_;
+    const std::size_t elements = job.is_vector() ? static_cast<std::size_t>(job.spread_out) : count;
+    if (all_finite(bytes + begin, letter == 'A' ? count : elements, dtype)) continue;
+    if (const AdaptedModule& row = spec.modules[job.module]; !row.is_lora()) {
       return with_path(
-          invalid("the weight of {} holds a NaN, an infinity, or a value beyond the range of {}",
-                  module_path(spec, job.layer, job.module), to_string(dtype_)));
+          invalid("the {} of {} holds a NaN, an infinity, or a value beyond the range of {}",
+                  is_bias(row.site) ? "bias" : "weight", module_path(spec, job.layer, job.module),
+                  to_string(dtype)));
     }
     return with_path(
         invalid("lora_{} of {} holds a NaN, an infinity, or a value beyond the range of {}", letter,

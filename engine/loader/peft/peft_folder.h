@@ -61,6 +61,8 @@ class PeftFolder {
   PeftFolder(File config, File weights, DType dtype)
       : config_(std::move(config)), weights_(std::move(weights)), dtype_(dtype) {}
   Status fill_tokens(const PeftJob& job, std::byte* bytes, PeftScratch& scratch) const;
+  Status fill_vector(const PeftJob& job, std::byte* target, PeftScratch& scratch) const;
+  Status fill_whole(const PeftJob& job, std::byte* target, PeftScratch& scratch) const;
   Status fill_a(const PeftJob& job, std::byte* target, PeftScratch& scratch) const;
   Status fill_b(const PeftJob& job, std::byte* target, PeftScratch& scratch) const;
   Status with_path(const Status& status) const;

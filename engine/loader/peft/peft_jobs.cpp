@@ -19,7 +19,7 @@ namespace {
 // The parts "model.layers.0.self_attn.q_proj" and "A" of the name
 // "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight". Some tools leave out
 // "base_model.model.", and some leave the adapter's name, "default", before ".weight".
-enum class PairPart : std::uint8_t { a, b, bias, whole, tokens };
+enum class PairPart : std::uint8_t { a, b, bias, whole, own_bias, tokens };
 struct TensorName {
   std::string_view path;
   PairPart part;
@@ -44,10 +44,8 @@ Result<TensorName> parse_tensor_name(std::string_view name) {
   take(".default");
   if (is_bias) {
     if (take(".lora_B")) return TensorName{rest, PairPart::bias};
-    return invalid(
-        "tensor '{}': biases that replace the base's ('bias': all or lora_only) are not "
-        "supported",
-        name);
+    for (const std::string_view infix : {".modules_to_save", ".base_layer"}) take(infix);
+    return TensorName{rest, PairPart::own_bias};
   }
   if (take(is_weight ? ".lora_A" : ".lora_embedding_A")) return TensorName{rest, PairPart::a};
   if (take(is_weight ? ".lora_B" : ".lora_embedding_B")) return TensorName{rest, PairPart::b};
@@ -58,10 +56,7 @@ Result<TensorName> parse_tensor_name(std::string_view name) {
     for (const std::string_view infix : {".modules_to_save", ".base_layer", ".token_adapter"}) {
       take(infix);
     }
-    const std::string_view module = rest.substr(rest.rfind('.') + 1);
-    if (module == "lm_head" || module == "embed_tokens" || rest == kScoreModule) {
-      return TensorName{rest, PairPart::whole};
-    }
+    return TensorName{rest, PairPart::whole};
   }
   return invalid("tensor '{}' is not A or B of a LoRA module", name);
 }
@@ -70,10 +65,12 @@ struct Pair {
   const TensorInfo* a = nullptr;
   const TensorInfo* b = nullptr;
   const TensorInfo* bias = nullptr;
-  const TensorInfo* whole = nullptr;   // in place of the base's matrix
-  const TensorInfo* tokens = nullptr;  // rows in place of the base's
-  bool planned = false;                // its A and B are
+  const TensorInfo* whole = nullptr;     // in place of the base's weight
+  const TensorInfo* own_bias = nullptr;  // in place of the base's bias
+  const TensorInfo* tokens = nullptr;    // rows in place of the base's
+  bool planned = false;                  // its A and B are
   bool may_be_whole = false;
+  bool may_have_own_bias = false;
   bool has_tokens = false;
 
   const TensorInfo*& part(PairPart which) {
@@ -86,6 +83,8 @@ struct Pair {
         return bias;
       case PairPart::whole:
         return whole;
+      case PairPart::own_bias:
+        return own_bias;
       case PairPart::tokens:
         return tokens;
     }
@@ -108,7 +107,7 @@ Result<Pairs> pair_tensors(const SafetensorsHeader& header, const ModelSpec& spe
   return pairs;
 }
 
-// `tensor`: lora_A, lora_B, lora_B.bias, trainable_tokens_delta or "the weight".
+// `tensor`: lora_A, lora_B, lora_B.bias, trainable_tokens_delta, "the weight" or "the bias".
 Status check_tensor(std::string_view path, std::string_view tensor, const TensorInfo* info,
                     const std::vector<std::int64_t>& shape) {
   if (info == nullptr) {
@@ -125,14 +124,16 @@ Status check_tensor(std::string_view path, std::string_view tensor, const Tensor
   return {};
 }
 
-// True for k and v of layers that take those of an earlier layer. Older versions of transformers
-// have modules there, which they do not use; adapters on them change nothing.
+// True for k, its norm, and v of layers that take those of an earlier layer. Older versions of
+// transformers have modules there, which they do not use; adapters on them change nothing.
 bool is_never_computed(std::string_view path, const ModelSpec& spec) {
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     if (spec.layer(layer).attention.has_keys()) continue;
     for (std::size_t module = 0; module < spec.modules.size(); ++module) {
-      const bool is_absent =
-          spec.modules[module].place == ModulePlace::layer && module_out(spec, layer, module) == 0;
+      const AdaptedModule& row = spec.modules[module];
+      const bool is_absent = row.place == ModulePlace::layer &&
+                             (row.is_lora() || row.site == Site::qk_norm) &&
+                             module_out(spec, layer, module) == 0;
       if (is_absent && path == module_path(spec, layer, module)) return true;
     }
   }
@@ -178,7 +179,7 @@ RowsOfB rows_of_b(const ModelSpec& spec, const PlannedModule& planned) {
 Status check_one_vocabulary(const Pairs& pairs, const ModelSpec& spec) {
   const TensorInfo* first = nullptr;
   for (std::size_t m = 0; m < spec.modules.size(); ++m) {
-    if (!spec.modules[m].is_whole()) continue;
+    if (!is_vocabulary(spec.modules[m].site)) continue;
     const auto it = pairs.find(module_path(spec, 0, m));
     const TensorInfo* const info = it == pairs.end() ? nullptr : it->second.whole;
     if (info == nullptr || info->shape.empty()) continue;
@@ -200,7 +201,7 @@ Result<std::int64_t> own_vocabulary(const std::vector<PlannedModule>& plan, cons
   std::size_t added = 0;
   for (const PlannedModule& planned : plan) {
     const auto pair = pairs.find(planned.path);
-    if (spec.modules[planned.module].is_whole() && pair != pairs.end() &&
+    if (is_vocabulary(spec.modules[planned.module].site) && pair != pairs.end() &&
         pair->second.whole != nullptr && !pair->second.whole->shape.empty()) {
       whole = pair->second.whole->shape[0];
     }
@@ -283,6 +284,52 @@ Status check_own_vocabulary(const PeftConfig& peft, const ModelSpec& spec, std::
                  spec.vocab_size, kMaxTrainedTokens);
 }
 
+// The tensor in place of the base's of a whole matrix or a vector; null: the base's stays.
+Result<const TensorInfo*> replacing_tensor(const PlannedModule& planned, const PeftConfig& peft,
+                                           const ModelSpec& spec, std::int64_t own_vocab,
+                                           Pairs& pairs) {
+  const AdaptedModule& row = spec.modules[planned.module];
+  const TensorInfo* tensor = nullptr;
+  if (const auto it = pairs.find(planned.path); it != pairs.end()) {
+    Pair& pair = it->second;
+    (is_bias(row.site) ? pair.may_have_own_bias : pair.may_be_whole) = true;
+    tensor = is_bias(row.site) ? pair.own_bias : pair.whole;
+  }
+  if (tensor == nullptr && !planned.saved) return tensor;
+  std::vector<std::int64_t> shape = {is_vocabulary(row.site) ? own_vocab
+                                                             : rows_of_b(spec, planned).all};
+  if (row.is_whole()) {
+    shape.push_back(input_of_module(spec, planned.layer, planned.module).stored);
+  }
+  TANDEM_TRY(
+      check_tensor(planned.path, is_bias(row.site) ? "the bias" : "the weight", tensor, shape));
+  if (peft.invocation.empty() || is_vocabulary(row.site)) return tensor;
+  return invalid(
+      "an activated LoRA ('alora_invocation_tokens') acts on a part of the tokens, so it cannot "
+      "replace {}",
+      planned.path);
+}
+
+PeftJob job_of_replacing(const PlannedModule& planned, const TensorInfo& tensor,
+                         const ModelSpec& spec, Adapter& adapter) {
+  const AdaptedModule& row = spec.modules[planned.module];
+  const std::int64_t columns =
+      row.is_whole() ? input_of_module(spec, planned.layer, planned.module).stored : 1;
+  const auto first = static_cast<std::uint64_t>(rows_of_b(spec, planned).first * columns);
+  PeftJob job;
+  job.layer = static_cast<std::int32_t>(planned.layer);
+  job.module = static_cast<std::uint16_t>(planned.module);
+  job.b_type = *tensor.dtype;
+  job.added = is_norm(row.site) && spec.norm_adds_one ? 1.0F : 0.0F;
+  if (row.is_whole()) job.in = input_of_module(spec, planned.layer, planned.module);
+  job.out = output_of_module(spec, planned.layer, planned.module);
+  job.spread_out = module_out(spec, planned.layer, planned.module);
+  job.a_begin = job.b_begin = tensor.begin + first * size_of(*tensor.dtype);
+  job.matrix = append_matrix(adapter, spec, planned.layer, planned.module, planned.rank);
+  job.end = adapter.num_bytes;
+  return job;
+}
+
 PeftJob job_of_tokens(const PlannedModule& planned, std::vector<TokenRow> tokens,
                       const ModelSpec& spec, Adapter& adapter) {
   PeftJob job;
@@ -321,36 +368,35 @@ Result<std::vector<PeftJob>> plan_jobs(const SafetensorsHeader& header, const Pe
       jobs.push_back(job_of_tokens(planned, std::move(tokens), spec, adapter));
       continue;
     }
+    if (!spec.modules[planned.module].is_lora()) {
+      TANDEM_ASSIGN(const TensorInfo* const tensor,
+                    replacing_tensor(planned, peft, spec, own, pairs));
+      if (tensor != nullptr) jobs.push_back(job_of_replacing(planned, *tensor, spec, adapter));
+      continue;
+    }
     Pair pair;
-    const bool is_whole = spec.modules[planned.module].is_whole();
     if (const auto it = pairs.find(planned.path); it != pairs.end()) {
-      (is_whole ? it->second.may_be_whole : it->second.planned) = true;
+      it->second.planned = true;
       pair = it->second;
     } else if (!planned.fused && !spec.modules[planned.module].fused_path.empty()) {
       continue;  // PEFT passes over the part of a fused module, which its model does not have
     }
     const RowsOfB rows = rows_of_b(spec, planned);
     const ModuleSide in = input_of_module(spec, planned.layer, planned.module);
-    const bool biased = peft.lora_bias && !is_whole;
-    if (is_whole) {
-      if (pair.whole == nullptr && !planned.saved) continue;
-      TANDEM_TRY(check_tensor(planned.path, "the weight", pair.whole, {own, planned.rank}));
-      pair.a = pair.b = pair.whole;  // A has no columns
-    } else {
-      const Site site = spec.modules[planned.module].site;
-      if (own > spec.vocab_size && (site == Site::embedding || site == Site::head)) {
-        return invalid(
-            "{} has LoRA, and the adapter has tokens that the base does not have: one of them is "
-            "supported",
-            planned.path);
-      }
-      TANDEM_TRY(check_tensor(planned.path, "lora_A", pair.a, {planned.rank, in.stored}));
-      TANDEM_TRY(check_tensor(planned.path, "lora_B", pair.b, {rows.all, planned.rank}));
-      if (biased) TANDEM_TRY(check_tensor(planned.path, "lora_B.bias", pair.bias, {rows.all}));
-      if (!peft.lora_bias && pair.bias != nullptr) {
-        return invalid("lora_B of {} has a bias, and 'lora_bias' of adapter_config.json is off",
-                       planned.path);
-      }
+    const bool biased = peft.lora_bias;
+    const Site site = spec.modules[planned.module].site;
+    if (own > spec.vocab_size && (site == Site::embedding || site == Site::head)) {
+      return invalid(
+          "{} has LoRA, and the adapter has tokens that the base does not have: one of them is "
+          "supported",
+          planned.path);
+    }
+    TANDEM_TRY(check_tensor(planned.path, "lora_A", pair.a, {planned.rank, in.stored}));
+    TANDEM_TRY(check_tensor(planned.path, "lora_B", pair.b, {rows.all, planned.rank}));
+    if (biased) TANDEM_TRY(check_tensor(planned.path, "lora_B.bias", pair.bias, {rows.all}));
+    if (!biased && pair.bias != nullptr) {
+      return invalid("lora_B of {} has a bias, and 'lora_bias' of adapter_config.json is off",
+                     planned.path);
     }
     const AdapterMatrix& matrix =
         append_matrix(adapter, spec, planned.layer, planned.module, planned.rank, biased);
@@ -361,6 +407,7 @@ Result<std::vector<PeftJob>> plan_jobs(const SafetensorsHeader& header, const Pe
          .b_type = *pair.b->dtype,
          .bias_type = biased ? *pair.bias->dtype : DType::f32,
          .scale = static_cast<float>(planned.scale),
+         .added = 0,
          .in = in,
          .out = output_of_module(spec, planned.layer, planned.module),
          .spread_in = module_in(spec, planned.layer, planned.module),
@@ -378,13 +425,17 @@ Result<std::vector<PeftJob>> plan_jobs(const SafetensorsHeader& header, const Pe
   if (jobs.empty()) return invalid("the adapter adapts no module of the base");
   for (const auto& [path, pair] : pairs) {
     const bool is_lora = pair.a != nullptr || pair.b != nullptr || pair.bias != nullptr;
-    if ((pair.whole != nullptr && !pair.may_be_whole) ||
+    const bool is_extra =
+        (is_lora && !pair.planned) || (pair.whole != nullptr && !pair.may_be_whole);
+    if ((is_extra && !is_never_computed(path, spec)) ||
         (pair.tokens != nullptr && !pair.has_tokens)) {
       return explain_extra(path, spec);
     }
-    if (is_lora && !pair.planned && !is_never_computed(path, spec)) {
-      return explain_extra(path, spec);
-    }
+    if (pair.own_bias == nullptr || pair.may_have_own_bias) continue;
+    return invalid(
+        "there is a bias for {}, which the base does not have or adapter_config.json does not name "
+        "('bias', 'modules_to_save')",
+        path);
   }
   return jobs;
 }

@@ -81,7 +81,7 @@ std::set<std::string, std::less<>> names_in(const ModelSpec& spec) {
   };
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     for (std::size_t module = 0; module < spec.modules.size(); ++module) {
-      if (module_out(spec, layer, module) == 0) continue;
+      if (module_out(spec, layer, module) == 0 || !spec.modules[module].is_lora()) continue;
       add(module_path(spec, layer, module));
       const std::string fused = fused_module_path(spec, layer, module);
       if (!fused.empty()) add(fused);
@@ -105,10 +105,15 @@ std::vector<std::string> spellings_of(const ModelSpec& spec, const std::string& 
   return spellings;
 }
 
-// True if a name of `modules_to_save` names the module with these spellings.
+// True if a name of `modules_to_save` names the module with these spellings, or one that holds it.
 bool is_named(std::string_view name, const std::vector<std::string>& spellings) {
-  return std::ranges::any_of(spellings,
-                             [&](const std::string& path) { return path.ends_with(name); });
+  return std::ranges::any_of(spellings, [&](std::string_view path) {
+    for (; !path.empty(); path = path.substr(0, path.find_last_of('.'))) {
+      if (path.ends_with(name)) return true;
+      if (path.find('.') == std::string_view::npos) break;
+    }
+    return false;
+  });
 }
 
 bool is_saved(const PeftConfig& peft, const std::vector<std::string>& spellings) {
@@ -116,18 +121,33 @@ bool is_saved(const PeftConfig& peft, const std::vector<std::string>& spellings)
                              [&](const std::string& name) { return is_named(name, spellings); });
 }
 
+// A module as the base has it, which may be the fused one.
+std::string path_in_base(const ModelSpec& spec, std::int64_t layer, std::size_t module) {
+  std::string fused = fused_module_path(spec, layer, module);
+  return fused.empty() ? module_path(spec, layer, module) : fused;
+}
+
+// True for what adapters have in place of the base's, but for rows by token.
+bool is_replacing(const AdaptedModule& row) {
+  return row.is_whole() || row.is_vector;
+}
+
 Status check_saved(const PeftConfig& peft, const ModelSpec& spec) {
+  std::vector<std::vector<std::string>> all;
+  for (std::int64_t layer = 0; layer < spec.num_layers() && !peft.saved.empty(); ++layer) {
+    for (std::size_t m = 0; m < spec.modules.size(); ++m) {
+      if (module_out(spec, layer, m) == 0 || !is_replacing(spec.modules[m])) continue;
+      all.push_back(spellings_of(spec, path_in_base(spec, layer, m)));
+    }
+  }
   for (const std::string& name : peft.saved) {
     // PEFT adds both names for SEQ_CLS, and the model has one of the modules.
-    bool may_be_whole = name == kScoreModule || name == "classifier";
-    for (std::size_t m = 0; m < spec.modules.size() && !may_be_whole; ++m) {
-      may_be_whole =
-          spec.modules[m].is_whole() && is_named(name, spellings_of(spec, module_path(spec, 0, m)));
-    }
-    if (may_be_whole) continue;
+    if (name == kScoreModule || name == "classifier") continue;
+    const auto is_it = [&](const auto& spellings) { return is_named(name, spellings); };
+    if (std::ranges::any_of(all, is_it)) continue;
     return invalid(
-        "'modules_to_save' names {}: whole modules are supported for the embedding, the head and a "
-        "score head",
+        "'modules_to_save' names {}, which is no projection, norm, embedding, head or score head "
+        "of the base",
         name.substr(0, 100));
   }
   return {};
@@ -229,6 +249,7 @@ Result<Target> find_target(const PeftConfig& peft, const std::vector<PythonRegex
         fused ? fused_module_path(spec, layer, module) : module_path(spec, layer, module);
     if (path.empty()) continue;
     Target target{spellings_of(spec, path), fused};
+    if (is_saved(peft, target.spellings)) continue;
     TANDEM_ASSIGN(const bool targeted, is_any_targeted(peft, patterns, in_path, target.spellings));
     if (targeted) return target;
   }
@@ -254,15 +275,16 @@ bool has_tokens(const std::vector<PlannedModule>& plan, const std::string& path)
 
 std::string module_path(const ModelSpec& spec, std::int64_t layer, std::size_t module) {
   const AdaptedModule& row = spec.modules[module];
+  const std::string_view path = row.path_in(spec.names);
   switch (row.place) {
     case ModulePlace::layer:
-      return path_in_layer(spec, layer, row.path);
+      return path_in_layer(spec, layer, path);
     case ModulePlace::root:
-      return std::string(spec.names.root) + row.path;
+      return std::string(spec.names.root).append(path);
     case ModulePlace::top:
       break;
   }
-  return row.path;
+  return std::string(path);
 }
 
 std::string fused_module_path(const ModelSpec& spec, std::int64_t layer, std::size_t module) {
@@ -277,7 +299,9 @@ std::optional<std::string> path_in_text_model(const ModelSpec& spec, std::string
   for (const TextModelPlace& place : kTextModelPlaces) {
     if (path.starts_with(place.root)) return below_root(path.substr(place.root.size()));
   }
-  if (path.starts_with("layers.") || path == "embed_tokens") return below_root(path);
+  if (path.starts_with("layers.") || path == "embed_tokens" || path == "norm") {
+    return below_root(path);
+  }
   constexpr std::string_view kRoot = "model.";
   if (path.starts_with("model.layers.")) return below_root(path.substr(kRoot.size()));
   if (!spec.names.multimodal) return std::string(path);
@@ -301,11 +325,14 @@ Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const Mo
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     for (std::size_t module = 0; module < spec.modules.size(); ++module) {
       if (module_out(spec, layer, module) == 0) continue;
-      if (const AdaptedModule& row = spec.modules[module]; row.is_whole()) {
-        std::string path = module_path(spec, layer, module);
+      if (const AdaptedModule& row = spec.modules[module]; is_replacing(row)) {
+        std::string path = path_in_base(spec, layer, module);
         const bool saved = is_saved(peft, spellings_of(spec, path));
-        plan.push_back(
-            {layer, module, std::move(path), false, row.width(spec, spec.layer(layer)), 1, saved});
+        // The file may have an embedding or a head that the config does not name.
+        const bool may_be_there = is_bias(row.site) ? peft.has_biases : is_vocabulary(row.site);
+        if (!saved && !may_be_there) continue;
+        const std::int64_t rank = row.is_whole() ? row.width(spec, spec.layer(layer)) : 1;
+        plan.push_back({layer, module, std::move(path), !row.fused_path.empty(), rank, 1, saved});
         continue;
       }
       if (spec.modules[module].by_token) {

@@ -34,9 +34,10 @@ struct PeftJob {
   DType b_type = DType::f32;
   DType bias_type = DType::f32;  // [out], if matrix.has_bias
   float scale = 1;
-  ModuleSide in;
+  float added = 0;  // to each element of a vector
+  ModuleSide in;    // of a whole matrix: the columns of B; of a vector: none
   ModuleSide out;
-  std::int64_t spread_in = 0;  // columns in the run
+  std::int64_t spread_in = 0;  // columns in the run; 0: there is no A
   std::int64_t spread_out = 0;
   std::uint64_t a_begin = 0;  // byte range of the file
   std::uint64_t b_begin = 0;
@@ -44,6 +45,8 @@ struct PeftJob {
   std::vector<TokenRow> tokens;  // of rows by token, in place of A and B: by ascending token
   std::uint64_t end = 0;         // byte range of the run, padding included
   AdapterMatrix matrix;
+
+  bool is_vector() const { return spread_in == 0 && in.stored == 0; }
 };
 
 struct PeftSource {

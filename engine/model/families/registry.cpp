@@ -192,7 +192,7 @@ Result<ModelSpec> read_spec(const Json& json) {
 // describes.
 Status adapt_to_gguf(const std::filesystem::path& path, ModelSpec& spec) {
   TANDEM_ASSIGN(const GgufModel model, GgufModel::open(path));
-  spec.norm_adds_one = false;  // it is added in the file
+  spec.stores_one_plus = spec.norm_adds_one;
   // The file may have been made of a multimodal checkpoint, after which adapters name their
   // modules.
   spec.names.multimodal = spec.family == "gemma3_text";

@@ -107,22 +107,18 @@ void multiply(LayerStep& step, const AdaptedLinear& linear) {
 
 // The arguments for the modules of a site but for x, outputs, rows and segments.
 LoraArgs args_at(const LayerStep& step, std::int64_t layer, Site site) {
-  const ModuleTable& modules = step.part.spec.modules;
-  const auto num_modules = static_cast<std::int64_t>(modules.size());
   LoraArgs args;
-  args.table = step.adapters.matrices + layer * num_modules +
-               static_cast<std::int64_t>(modules.first_of(site));
-  args.slot_stride = step.part.spec.num_layers() * num_modules;
-  args.pages = step.adapters.pages;
+  static_cast<LoraModules&>(args) = modules_at(step, layer, site);
   args.max_rank = step.input.max_rank;
   args.adds_bias = step.input.has_bias;
   return args;
 }
 
-LoraArgs lora_args(const LayerStep& step, const AdaptedLinear& linear, bool offered) {
+// The arguments for the projection's rows, at its own site or at another that changes it.
+LoraArgs lora_args(const LayerStep& step, const AdaptedLinear& linear, Site site) {
   const StepInput& input = step.input;
   const std::size_t first = step.part.spec.modules.first_of(linear.site);
-  LoraArgs args = args_at(step, linear.layer, linear.site);
+  LoraArgs args = args_at(step, linear.layer, site);
   args.x = linear.x;
   // The last modules of a site may not be in this layer; CPU workers give no columns for them.
   std::size_t there = linear.outs.size();
@@ -132,12 +128,53 @@ LoraArgs lora_args(const LayerStep& step, const AdaptedLinear& linear, bool offe
   }
   args.rows = input.lora_rows;
   args.num_rows = input.num_lora_rows;
-  args.segments = offered ? step.handoff->live : input.segments;
+  args.segments = input.segments;
   args.num_segments = input.num_segments;
   args.max_count = input.max_count;
+  return args;
+}
+
+LoraArgs delta_args(const LayerStep& step, const AdaptedLinear& linear, bool offered) {
+  LoraArgs args = lora_args(step, linear, linear.site);
+  if (offered) args.segments = step.handoff->live;
   args.live = offered;
   if (is_part_of_sum(step, linear.site) && step.part.shard.rank > 0) args.adds_bias = false;
   return args;
+}
+
+// The base's bias of each output.
+void set_base_bias(const AdaptedLinear& linear, LoraArgs& args) {
+  std::int64_t first = 0;
+  for (int m = 0; m < args.num_modules && linear.bias.rank != 0; ++m) {
+    const std::int64_t columns = args.out[m].cols();
+    args.base_bias[m] = linear.bias.slice_cols(first, columns);
+    first += columns;
+  }
+}
+
+// One module at a time: their rows are of different weights.
+void replace_products(LayerStep& step, const AdaptedLinear& linear) {
+  TANDEM_CHECK(!linear.accumulate, "a sum has no rows to replace");
+  LoraArgs all = lora_args(step, linear, whole_of(linear.site));
+  set_base_bias(linear, all);
+  LoraArgs one = all;
+  one.part = LoraPart::replace;
+  one.num_modules = 1;
+  for (int m = 0; m < all.num_modules; ++m) {
+    one.table = all.table + m;
+    one.out[0] = all.out[m];
+    one.base_bias[0] = all.base_bias[m];
+    step.stream.lora(one);
+  }
+}
+
+// A sum over ranks gets its bias from the first of them.
+void replace_biases(LayerStep& step, const AdaptedLinear& linear) {
+  if (is_part_of_sum(step, linear.site) && step.part.shard.rank > 0) return;
+  LoraArgs args = lora_args(step, linear, bias_of(linear.site));
+  set_base_bias(linear, args);
+  args.part = LoraPart::biases;
+  step.stream.lora(args);
 }
 
 void add_deltas(LayerStep& step, Site site, const LoraArgs& args) {
@@ -165,19 +202,44 @@ void accept(LayerStep& step, const AdaptedLinear& linear, const LoraModules& mod
   step.stream.accept(args);
 }
 
-}  // namespace
-
 bool has_deltas(const LayerStep& step, std::int64_t layer, Site site) {
   return step.input.num_segments > 0 &&
          (is_offered(step.handoff, layer, site) || step.input.adapted.has(site));
+}
+
+bool replaces_bias(const LayerStep& step, Site site) {
+  return may_have_bias(site) && adapts(step, bias_of(site));
+}
+
+}  // namespace
+
+LoraModules modules_at(const LayerStep& step, std::int64_t layer, Site site) {
+  const ModuleTable& modules = step.part.spec.modules;
+  const auto num_modules = static_cast<std::int64_t>(modules.size());
+  LoraModules at;
+  at.table = step.adapters.matrices + layer * num_modules +
+             static_cast<std::int64_t>(modules.first_of(site));
+  at.slot_stride = step.part.spec.num_layers() * num_modules;
+  at.pages = step.adapters.pages;
+  return at;
+}
+
+bool replaces(const LayerStep& step, Site site) {
+  return adapts(step, whole_of(site));
+}
+
+bool changes(const LayerStep& step, std::int64_t layer, Site site) {
+  return has_deltas(step, layer, site) || replaces(step, site) || replaces_bias(step, site);
 }
 
 void run(LayerStep& step, const AdaptedLinear& linear) {
   const bool offered = is_offered(step.handoff, linear.layer, linear.site);
   if (offered) offer(step, linear);
   multiply(step, linear);
+  if (replaces(step, linear.site)) replace_products(step, linear);
+  if (replaces_bias(step, linear.site)) replace_biases(step, linear);
   if (!has_deltas(step, linear.layer, linear.site)) return;
-  const LoraArgs args = lora_args(step, linear, offered);
+  const LoraArgs args = delta_args(step, linear, offered);
   add_deltas(step, linear.site, args);
   if (offered) accept(step, linear, args);
 }

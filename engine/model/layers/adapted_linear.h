@@ -11,8 +11,9 @@
 
 namespace tandem {
 
-// Computes y = x w^T (+ bias), or adds it to y, and adds the delta of each row's adapter, scale x
-// A^T B^T, for every module of the site. `outs`: the columns of y of each of the site's modules, in
+// Computes y = x w^T (+ bias), or adds it to y, with weight and bias of each row's adapter in place
+// of those that it replaces, and adds the adapter's delta, scale x A^T B^T, for every module of the
+// site. `outs`: the columns of y of each of the site's modules, in
 // order.
 struct AdaptedLinear {
   std::int64_t layer;
@@ -25,14 +26,20 @@ struct AdaptedLinear {
   std::initializer_list<TensorView> outs;
 };
 
-// Enqueues [offer] -> product -> deltas -> [accept], so that workers compute during the product.
+// Enqueues [offer] -> product -> [what replaces it] -> deltas -> [accept], so that workers compute
+// during the product.
 void run(LayerStep& step, const AdaptedLinear& linear);
 
-// True if run() adds anything to the product.
-bool has_deltas(const LayerStep& step, std::int64_t layer, Site site);
+// True if run() changes the product.
+bool changes(const LayerStep& step, std::int64_t layer, Site site);
+// True if run() puts rows in the product's place. It must not be one that accumulates then.
+bool replaces(const LayerStep& step, Site site);
 
-// True if an adapter of the step may have a module at this site, which lies outside of the layers.
+// True if an adapter of the step may have a module at this site, which takes no offers.
 bool adapts(const LayerStep& step, Site site);
+
+// The places of the adapters' modules of a site in a layer, without outputs.
+LoraModules modules_at(const LayerStep& step, std::int64_t layer, Site site);
 
 // Replaces the residual's rows, which hold the base's embedding, by those of whole embeddings and
 // those by token, and adds the deltas. `scale`: multiplies an embedding.

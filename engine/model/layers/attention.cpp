@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/model/layers/adapted_linear.h"
+#include "engine/model/layers/adapted_norm.h"
 #include "engine/model/layers/residual.h"
 #include "engine/model/spec/spread.h"
 
@@ -45,11 +46,11 @@ void append_keys(LayerStep& step, const Layer& layer, const RotaryTable& rotary)
     const bool by_head = spec.qk_norm == QkNorm::head;
     const TensorView& normed_q = by_head ? q_heads : q;
     const TensorView& normed_k = by_head ? k_heads : k;
-    RmsNormArgs q_norm{normed_q, w.q_norm, step.part.norm_eps(), normed_q};
-    RmsNormArgs k_norm{normed_k, w.k_norm, step.part.norm_eps(), normed_k};
+    RmsNormArgs q_norm{normed_q, {}, step.part.norm_eps(), normed_q};
+    RmsNormArgs k_norm{normed_k, {}, step.part.norm_eps(), normed_k};
     if (!by_head && !step.part.is_whole()) add_up_squares(step, spec, q_norm, k_norm);
-    step.stream.rms_norm(q_norm);
-    if (spec.has_keys()) step.stream.rms_norm(k_norm);
+    run(step, {w.q_norm, layer.index, Site::qk_norm}, q_norm);
+    if (spec.has_keys()) run(step, {w.k_norm, layer.index, Site::qk_norm, 1}, k_norm);
   }
   RopeAppendArgs args{q_heads,
                       spec.has_keys() ? k_heads : TensorView(),
@@ -92,9 +93,10 @@ void attend(LayerStep& step, const Layer& layer) {
 void attention_out(LayerStep& step, const Layer& layer) {
   const LayerWeights& w = layer.weights;
   const TensorView x = step.work.attention.slice_cols(0, layer.spec.attention.q_size());
-  const SumTarget sum = sum_target(step, step.shared.attended, w.attention_out_norm);
+  const AdaptedNorm norm{w.attention_out_norm, layer.index, Site::attention_out_norm};
+  const SumTarget sum = sum_target(step, Site::o, step.shared.attended, norm);
   run(step, {layer.index, Site::o, x, w.o, w.o_bias, sum.y, sum.accumulate, {sum.y}});
-  end_block(step, sum.y, w.attention_out_norm, input_of_mlp(layer));
+  end_block(step, sum, norm, input_of_mlp(layer));
 }
 
 }  // namespace tandem

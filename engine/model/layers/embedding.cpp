@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "engine/model/layers/adapted_linear.h"
+#include "engine/model/layers/adapted_norm.h"
 
 namespace tandem {
 
@@ -29,8 +30,10 @@ void head(LayerStep& step, const ModelWeights& weights, const TensorView& sample
     step.stream.gather_rows({step.work.residual, step.input.sample_rows, sampled});
   }
   const TensorView normed(step.work.x.data, step.part.dtype, {rows, step.part.spec.hidden_size});
-  step.stream.rms_norm({sampled, weights.final_norm(), step.part.residual_eps(), normed,
-                        step.part.spec.norm_centred});
+  const std::int64_t last = step.part.spec.num_layers() - 1;
+  run(step, {weights.final_norm(), last, Site::final_norm},
+      {sampled, {}, step.part.residual_eps(), normed, step.part.spec.norm_centred},
+      step.input.sampled_slots);
   const ModelSpec& spec = step.part.spec;
   const TensorView logits = step.work.logits.slice_rows(0, rows);
   const TensorView of_base = logits.slice_cols(0, spec.vocab_size);

@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "engine/model/layers/adapted_linear.h"
+#include "engine/model/layers/adapted_norm.h"
 
 namespace tandem {
 
@@ -33,10 +34,17 @@ void make_layer_inputs(LayerStep& step, const Layer& layer, const LayerInputWeig
              false,
              {projected}});
   // A row for each layer. norm(y / sqrt(H)) with eps is norm(y) with H eps.
-  const std::int64_t rows = parts.rows() * part.spec.num_layers();
+  const std::int64_t layers = part.spec.num_layers();
+  const std::int64_t rows = parts.rows() * layers;
   const float eps = part.norm_eps() * static_cast<float>(part.spec.hidden_size);
+  const AdaptedNorm norm{weights.norm, layer.index, Site::layer_input_norm};
+  const bool normed = is_replaced(step, norm);
+  if (normed) {
+    const TensorView by_layer(projected.data, DType::f32, {parts.rows(), layers, size});
+    run(step, norm, {by_layer, {}, eps, by_layer});
+  }
   step.stream.add_norm({TensorView(projected.data, DType::f32, {rows, size}),
-                        weights.norm,
+                        normed ? TensorView() : weights.norm,
                         TensorView(parts.data, DType::f32, {rows, size}),
                         {},
                         eps,
@@ -53,7 +61,8 @@ void add_layer_input(LayerStep& step, const Layer& layer, const BlockInput& next
   step.stream.swiglu({gate, gated, layer.spec.mlp.activation, step.layer_input});
   run(step,
       {layer.index, Site::input_projection, gated, w.input_projection, {}, sum, false, {sum}});
-  end_whole_block(step, w.input_out_norm, next, w.output_scale);
+  end_whole_block(step, {w.input_out_norm, layer.index, Site::input_out_norm}, next,
+                  w.output_scale);
 }
 
 }  // namespace tandem

@@ -8,13 +8,14 @@
 // to the residual.
 #pragma once
 
+#include "engine/model/layers/adapted_norm.h"
 #include "engine/model/layers/layer_step.h"
 
 namespace tandem {
 
 // The input of the next block, step.work.x: a norm of the residual.
 struct BlockInput {
-  TensorView norm;     // [H]; rank 0: the residual itself, as the layer norms only sums
+  AdaptedNorm norm;    // [H]; none: the residual itself, as the layer norms only sums
   bool wanted = true;  // false: no block follows
 };
 BlockInput input_of_attention(const Layer& layer);
@@ -25,22 +26,22 @@ BlockInput input_of_mlp(const Layer& layer);
 void make_input(LayerStep& step, const BlockInput& input);
 
 // The output of the projection that ends a block: `part`, memory for this shard's part of the sum,
-// or, on a device that holds the whole model, the residual itself or, if the sum has a norm,
-// step.work.sum. `accumulate`: the product adds.
+// or, on a device that holds the whole model, the residual itself, step.work.sum if the sum has a
+// norm, or step.work.apart if adapters replace rows of it. `accumulate`: the product adds.
 struct SumTarget {
   TensorView y;
   bool accumulate = false;
 };
-SumTarget sum_target(const LayerStep& step, const TensorView& part, const TensorView& sum_norm);
+SumTarget sum_target(const LayerStep& step, Site site, const TensorView& part,
+                     const AdaptedNorm& sum_norm);
 
-// Ends a block whose projection has written `part` or what sum_target() gave. `sum_norm`, [H]: the
-// weight of the sum's norm; rank 0: it has none. `scale`: multiplies the residual at the end; 1 if
-// the sum has no norm.
-void end_block(LayerStep& step, const TensorView& part, const TensorView& sum_norm,
+// Ends a block whose projection has written what sum_target() gave. `sum_norm`, [H]: the sum's
+// norm; none: it has none. `scale`: multiplies the residual at the end; 1 if the sum has no norm.
+void end_block(LayerStep& step, const SumTarget& target, const AdaptedNorm& sum_norm,
                const BlockInput& next, float scale = 1);
 
 // Ends a block whose sum every shard has computed whole, in step.work.sum.
-void end_whole_block(LayerStep& step, const TensorView& sum_norm, const BlockInput& next,
+void end_whole_block(LayerStep& step, const AdaptedNorm& sum_norm, const BlockInput& next,
                      float scale);
 
 // Begins the model: the residual holds the embedding, or, of several ranks, `part` this rank's

@@ -27,7 +27,7 @@ Workspace Workspace::cut(std::int64_t rows) const {
        {&part.residual, &part.x, &part.qkv, &part.attention, &part.gate_up, &part.activation}) {
     *view = view->slice_rows(0, rows);
   }
-  for (TensorView* view : {&part.sum, &part.angles, &part.squares, &part.embedded,
+  for (TensorView* view : {&part.sum, &part.apart, &part.angles, &part.squares, &part.embedded,
                            &part.layer_inputs, &part.projected, &part.input_gate, &part.lookup}) {
     if (view->rank != 0) *view = view->slice_rows(0, rows);
   }
@@ -67,10 +67,15 @@ Workspace lay_out_workspace(const ModelSpec& shape, Shard shard, DType dtype,
   // The memory has, in elements, what its largest user needs.
   const auto floats = static_cast<std::int64_t>(sizeof(float) / size_of(dtype));
   const std::int64_t ranks = lora_share(limits.max_lora_rank, 1);
-  work.gate_up = {cutter.take(dtype, rows * std::max({2 * ffn, floats * parts, floats * ranks})),
+  const bool norms_sums = std::ranges::any_of(
+      shape.layers, [](const LayerSpec& layer) { return layer.norms != NormPlace::before; });
+  const std::int64_t apart = ranks > 0 && !norms_sums ? shape.hidden_size : 0;
+  work.gate_up = {cutter.take(dtype, rows * std::max({2 * ffn, floats * parts, floats * ranks,
+                                                      floats * apart})),
                   dtype,
                   {rows, 2 * ffn}};
   if (ranks > 0) work.lookup = {work.gate_up.data, DType::f32, {rows, ranks}};
+  if (apart > 0) work.apart = {work.gate_up.data, DType::f32, {rows, apart}};
   work.activation = cutter.take(dtype, rows, std::max(ffn, part));
   if (part > 0) {
     work.embedded = cutter.take(dtype, rows, shape.hidden_size);
@@ -78,9 +83,7 @@ Workspace lay_out_workspace(const ModelSpec& shape, Shard shard, DType dtype,
     work.projected = {work.gate_up.data, DType::f32, {rows, parts}};
     work.input_gate = {work.gate_up.data, DType::f32, {rows, part}};
   }
-  const bool norms_sums = std::ranges::any_of(
-      shape.layers, [](const LayerSpec& layer) { return layer.norms != NormPlace::before; });
-  if (norms_sums) work.sum = cutter.take(DType::f32, rows, shape.hidden_size);
+  if (norms_sums) work.sum = work.apart = cutter.take(DType::f32, rows, shape.hidden_size);
   for (std::size_t i = 0; i < shape.rotary.size(); ++i) {
     const RotarySpec& rotary = shape.rotary[i];
     if (rotary.original_length() == 0) continue;

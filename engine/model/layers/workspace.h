@@ -26,13 +26,17 @@ struct ModelLimits {
 // are the largest of all layers, in a shard those of the shard. Without inputs by layer, P wide
 // each of the L layers, the views of them have rank 0.
 struct Workspace {
-  TensorView residual;      // [T, H] f32: the stream that every layer adds to
-  TensorView x;             // [T, H] normed input of a projection
-  TensorView qkv;           // [T, q + 2 kv]
-  TensorView attention;     // [T, q]
-  TensorView gate_up;       // [T, 2 ffn]
-  TensorView activation;    // [T, ffn], or [T, P] if that is wider
-  TensorView sum;           // [T, H] f32: a block's sum before its norm; rank 0: no layer norms one
+  TensorView residual;    // [T, H] f32: the stream that every layer adds to
+  TensorView x;           // [T, H] normed input of a projection
+  TensorView qkv;         // [T, q + 2 kv]
+  TensorView attention;   // [T, q]
+  TensorView gate_up;     // [T, 2 ffn]
+  TensorView activation;  // [T, ffn], or [T, P] if that is wider
+  TensorView sum;         // [T, H] f32: a block's sum before its norm; rank 0: no layer norms one
+  // [T, H] f32: a block's sum without a norm, of a step where adapters replace rows of it; rank 0
+  // without adapters. It shares the memory of `sum`, or of `gate_up`, which has not begun or has
+  // ended.
+  TensorView apart;
   TensorView embedded;      // [T, H] the embedding, from which inputs by layer are made
   TensorView layer_inputs;  // [T, L P] f32
   // [T, ranks] f32: v of the embedding's LoRA; rank 0 without adapters. It shares the memory of

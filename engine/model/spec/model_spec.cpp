@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/model/spec/decoder_modules.h"
+
 namespace tandem {
 namespace {
 
@@ -60,70 +62,6 @@ Status check_rotary(const RotarySpec& rotary, std::int64_t head_dim) {
   if (rotary.rotated % 2 == 0 && rotary.rotated <= head_dim) return {};
   return invalid("{} elements of a head of {} are rotated; Tandem needs an even number of them",
                  rotary.rotated, head_dim);
-}
-
-// The modules of attention with grouped queries and of a gated MLP.
-std::vector<AdaptedModule> decoder_modules() {
-  using Model = const ModelSpec&;
-  using Layer = const LayerSpec&;
-  const AdaptedModule::Columns hidden = [](Model model, Layer) { return model.hidden_size; };
-  const AdaptedModule::Columns q = [](Model, Layer layer) { return layer.attention.q_size(); };
-  const AdaptedModule::Columns kv = [](Model, Layer layer) { return layer.attention.kv_size(); };
-  const AdaptedModule::Columns v = [](Model, Layer layer) {
-    return layer.attention.keys_as_values ? 0 : layer.attention.kv_size();
-  };
-  const AdaptedModule::Columns ffn = [](Model, Layer layer) { return layer.mlp.size; };
-  return {{"self_attn.q_proj", Site::qkv, hidden, q},
-          {"self_attn.k_proj", Site::qkv, hidden, kv},
-          {"self_attn.v_proj", Site::qkv, hidden, v},
-          {"self_attn.o_proj", Site::o, q, hidden, {}, ModuleCut::rows},
-          {"mlp.gate_proj", Site::gate_up, hidden, ffn},
-          {"mlp.up_proj", Site::gate_up, hidden, ffn},
-          {"mlp.down_proj", Site::down, ffn, hidden, {}, ModuleCut::rows}};
-}
-
-// The embedding and the head, each whole, by token and as LoRA. Shards gather rows and logits
-// before adapters change them, so that each shard has all of these.
-void add_outer_modules(std::vector<AdaptedModule>& rows) {
-  using Model = const ModelSpec&;
-  using Layer = const LayerSpec&;
-  const AdaptedModule::Columns none = [](Model, Layer) { return std::int64_t{0}; };
-  const AdaptedModule::Columns hidden = [](Model model, Layer) { return model.hidden_size; };
-  const AdaptedModule::Columns first_hidden = [](Model model, Layer layer) {
-    return &layer == &model.layers.front() ? model.hidden_size : 0;
-  };
-  const AdaptedModule::Columns first_vocab = [](Model model, Layer layer) {
-    return &layer == &model.layers.front() ? model.vocab_size : 0;
-  };
-  const AdaptedModule::Columns first_one = [](Model model, Layer layer) {
-    return std::int64_t{&layer == &model.layers.front()};
-  };
-  const AdaptedModule::Columns last_one = [](Model model, Layer layer) {
-    return std::int64_t{model.writes_text && &layer == &model.layers.back()};
-  };
-  const AdaptedModule::Columns last_vocab = [](Model model, Layer layer) {
-    return model.writes_text && &layer == &model.layers.back() ? model.vocab_size : 0;
-  };
-  const auto add = [&](Site site, AdaptedModule::Columns in, AdaptedModule::Columns out,
-                       AdaptedModule::Columns width) {
-    AdaptedModule& row = rows.emplace_back();
-    const bool is_head =
-        site == Site::head || site == Site::head_tokens || site == Site::whole_head;
-    row.path = is_head ? "lm_head" : "embed_tokens";
-    row.place = is_head ? ModulePlace::top : ModulePlace::root;
-    row.cut = ModuleCut::none;
-    row.site = site;
-    row.in = in;
-    row.out = out;
-    row.width = width;
-    row.by_token = site == Site::embedding_tokens || site == Site::head_tokens;
-  };
-  add(Site::whole_embedding, none, first_vocab, hidden);
-  add(Site::whole_head, none, last_vocab, hidden);
-  add(Site::embedding_tokens, hidden, first_one, nullptr);
-  add(Site::head_tokens, hidden, last_one, nullptr);
-  add(Site::embedding, first_vocab, first_hidden, nullptr);
-  add(Site::head, hidden, last_vocab, nullptr);
 }
 
 }  // namespace
@@ -203,9 +141,7 @@ ModelSpec decoder_of(const DecoderShape& shape) {
   layer.mlp.size = shape.ffn_size;
   layer.mlp.activation = shape.activation;
   layer.mlp.bias = shape.mlp_bias;
-  std::vector<AdaptedModule> modules = decoder_modules();
-  add_outer_modules(modules);
-  spec.modules = ModuleTable(std::move(modules));
+  spec.modules = ModuleTable(decoder_modules());
   spec.layers.assign(static_cast<std::size_t>(shape.num_layers), layer);
   return spec;
 }
@@ -213,20 +149,8 @@ ModelSpec decoder_of(const DecoderShape& shape) {
 void add_layer_inputs(std::int64_t size, ModelSpec& spec) {
   for (LayerSpec& layer : spec.layers) layer.input.size = size;
   spec.layers.front().input.makes_parts = true;
-  using Model = const ModelSpec&;
-  using Layer = const LayerSpec&;
-  const AdaptedModule::Columns hidden = [](Model model, Layer) { return model.hidden_size; };
-  const AdaptedModule::Columns part = [](Model, Layer layer) { return layer.input.size; };
-  const AdaptedModule::Columns parts = [](Model model, Layer layer) {
-    return layer.input.makes_parts ? model.num_layers() * layer.input.size : 0;
-  };
   std::vector<AdaptedModule> rows(spec.modules.begin(), spec.modules.end());
-  rows.push_back(
-      {"per_layer_model_projection", Site::layer_inputs, hidden, parts, {}, ModuleCut::none});
-  rows.back().place = ModulePlace::root;
-  rows.push_back({"per_layer_input_gate", Site::input_gate, hidden, part, {}, ModuleCut::none});
-  rows.push_back(
-      {"per_layer_projection", Site::input_projection, part, hidden, {}, ModuleCut::none});
+  for (AdaptedModule& row : layer_input_modules()) rows.push_back(std::move(row));
   std::ranges::stable_sort(rows, {}, &AdaptedModule::site);
   spec.modules = ModuleTable(std::move(rows));
 }

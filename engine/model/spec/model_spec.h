@@ -228,8 +228,9 @@ struct ModelSpec {
   std::int64_t vocab_size = 0;
   std::int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-5;
-  bool norm_adds_one = false;  // norms multiply by 1 + weight
-  bool norm_centred = false;   // norms take the mean off first (LayerNorm without a bias)
+  bool norm_adds_one = false;    // norms multiply by 1 + weight
+  bool stores_one_plus = false;  // the checkpoint has 1 + weight (GGUF), and adapters weight
+  bool norm_centred = false;     // norms take the mean off first (LayerNorm without a bias)
   double embedding_multiplier = 1;
   double logits_multiplier = 1;
   double logits_softcap = 0;         // logits become softcap * tanh(logit / softcap); 0: they stay

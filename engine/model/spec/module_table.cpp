@@ -8,8 +8,28 @@
 
 namespace tandem {
 
+namespace {
+
+std::string_view last_part(std::string_view path) {
+  return path.substr(path.rfind('.') + 1);
+}
+
+}  // namespace
+
 std::string_view AdaptedModule::name() const {
-  return std::string_view(path).substr(path.rfind('.') + 1);
+  return last_part(path);
+}
+
+std::string_view AdaptedModule::name_in(const TensorNames& names) const {
+  return last_part(path_in(names));
+}
+
+std::string_view AdaptedModule::path_in(const TensorNames& names) const {
+  if (named == nullptr) return path;
+  constexpr std::string_view kEnding = ".weight";
+  std::string_view name = names.*named;
+  if (name.ends_with(kEnding)) name.remove_suffix(kEnding.size());
+  return name;
 }
 
 ModuleTable::ModuleTable(std::vector<AdaptedModule> rows) : rows_(std::move(rows)) {
@@ -32,7 +52,9 @@ ModuleTable::ModuleTable(std::vector<AdaptedModule> rows) : rows_(std::move(rows
 }
 
 void ModuleTable::fuse(Site site, std::string_view fused_path) {
-  for (std::size_t m = first_of(site); m < end_of(site); ++m) rows_[m].fused_path = fused_path;
+  for (const Site each : {site, whole_of(site), bias_of(site)}) {
+    for (std::size_t m = first_of(each); m < end_of(each); ++m) rows_[m].fused_path = fused_path;
+  }
 }
 
 std::optional<std::size_t> ModuleTable::find(std::string_view name) const {

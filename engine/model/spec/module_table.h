@@ -15,6 +15,7 @@ namespace tandem {
 
 struct LayerSpec;
 struct ModelSpec;
+struct TensorNames;
 
 // The products of a layer to which adapters add, in the order of their execution. One product
 // computes all modules that read the same input. A kind of layer adds its own; the table of a model
@@ -29,9 +30,31 @@ enum class Site : std::uint8_t {
   layer_inputs,
   input_gate,
   input_projection,
+  // CPU workers take none of the following. Whole matrices replace the base's of the products
+  // above, in the same order, and vectors replace its biases.
+  whole_qkv,
+  whole_o,
+  whole_gate_up,
+  whole_down,
+  whole_layer_inputs,
+  whole_input_gate,
+  whole_input_projection,
+  qkv_bias,
+  o_bias,
+  gate_up_bias,
+  down_bias,
+  // Vectors that replace the weights of norms. That of the model's end is the last layer's.
+  attention_norm,
+  qk_norm,
+  attention_out_norm,
+  mlp_norm,
+  mlp_out_norm,
+  input_out_norm,
+  layer_input_norm,
+  final_norm,
   // The embedding, which counts as the first layer's, and the head's product with the normed rows
-  // that get logits, the last layer's. CPU workers take none of them, as their mailboxes have no
-  // room for a vocabulary. The first two replace the base's matrix, the next two rows of it.
+  // that get logits, the last layer's. The first two replace the base's matrix, the next two rows
+  // of it.
   whole_embedding,
   whole_head,
   embedding_tokens,
@@ -42,12 +65,34 @@ enum class Site : std::uint8_t {
 
 // True if CPU workers may compute deltas of the site for rows of a cold adapter.
 constexpr bool takes_offers(Site site) {
-  return site < Site::whole_embedding;
+  return site < Site::whole_qkv;
+}
+// The site of whole matrices in place of those of a product.
+constexpr Site whole_of(Site product) {
+  return static_cast<Site>(static_cast<int>(Site::whole_qkv) + static_cast<int>(product));
+}
+// The site of its biases, of the products that may have some.
+constexpr Site bias_of(Site product) {
+  return static_cast<Site>(static_cast<int>(Site::qkv_bias) + static_cast<int>(product));
+}
+constexpr bool may_have_bias(Site product) {
+  return product <= Site::down;
+}
+constexpr bool is_bias(Site site) {
+  return site >= Site::qkv_bias && site <= Site::down_bias;
+}
+constexpr bool is_norm(Site site) {
+  return site >= Site::attention_norm && site <= Site::final_norm;
+}
+
+// True for whole embeddings and heads, whose rows are an adapter's own vocabulary.
+constexpr bool is_vocabulary(Site site) {
+  return site == Site::whole_embedding || site == Site::whole_head;
 }
 
 // Bounds the arrays that hold a value for each site: a step copies them for every sequence and for
 // every layer, so they are not allocated.
-inline constexpr std::size_t kMaxSites = 13;
+inline constexpr std::size_t kMaxSites = 32;
 // Kernels and mailboxes have room for so many modules (LoraModules, GroupJob).
 inline constexpr std::size_t kMaxModulesOfSite = 3;
 
@@ -79,7 +124,7 @@ struct AdaptedModule {
   // If set, adapters have the module as a whole matrix [out, width] that replaces the base's: it is
   // kept as B with `width` for a rank, beside an A without columns (`in` is 0). Null: LoRA.
   Columns width = nullptr;
-  ModuleCut cut = ModuleCut::columns;
+  ModuleCut cut = ModuleCut::columns;  // a module with as many columns in a shard is not cut
   // The module of the checkpoint that has this one's rows among those of others of its site, in the
   // order of the table: "self_attn.qkv_proj". Adapters may name either. Empty: there is none.
   std::string fused_path = {};
@@ -87,10 +132,18 @@ struct AdaptedModule {
   // Adapters have rows [tokens, in] that replace those of a few tokens. They are kept as A, beside
   // a B of one row with the tokens' ids (base/lora_rows.h); `out` is 1.
   bool by_token = false;
+  // Adapters have a vector [out] that replaces the base's. It is kept as B, whose rows are an f32
+  // each on every device, beside an A without columns (`in` is 0).
+  bool is_vector = false;
+  // The family's name of the module, in place of `path`; null: `path` is right for all.
+  std::string_view TensorNames::*named = nullptr;
 
   bool is_whole() const { return width != nullptr; }
-  bool is_lora() const { return !is_whole() && !by_token; }
-  std::string_view name() const;  // "q_proj"
+  bool is_lora() const { return !is_whole() && !by_token && !is_vector; }
+  std::string_view name() const;  // "q_proj"; of rows without `named`
+  // The path, and its last part, in a family with these names.
+  std::string_view path_in(const TensorNames& names) const;
+  std::string_view name_in(const TensorNames& names) const;
 };
 
 // A module is named by its row. An adapter's matrices lie in the order of rows, layer by layer.
@@ -105,7 +158,8 @@ class ModuleTable {
   const AdaptedModule& operator[](std::size_t module) const { return rows_[module]; }
   auto begin() const { return rows_.begin(); }
   auto end() const { return rows_.end(); }
-  // All modules of the site are rows of this module of the checkpoint.
+  // All modules of the site are rows of this module of the checkpoint, and so are whole matrices
+  // and biases of them.
   void fuse(Site site, std::string_view fused_path);
   std::optional<std::size_t> find(std::string_view name) const;  // a LoRA module
   std::size_t row(std::string_view name) const;                  // must exist

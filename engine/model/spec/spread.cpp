@@ -131,25 +131,32 @@ void copy_spread(const SpreadRuns& spread, std::size_t element_bytes, const std:
 ModuleSide input_of_module(const ModelSpec& spec, std::int64_t layer, std::size_t module) {
   const AttentionSpec& attention = spec.layer(layer).attention;
   const MlpSpec& mlp = spec.layer(layer).mlp;
-  const Site site = spec.modules[module].site;
-  if (site == Site::o && attention.stored_heads != 0) {
+  const AdaptedModule& row = spec.modules[module];
+  if ((row.site == Site::o || row.site == Site::whole_o) && attention.stored_heads != 0) {
     return {attention.stored_q_size(), spread_of_queries(attention)};
   }
-  if (site == Site::down && mlp.stored_size != 0) return {mlp.stored(), spread_of_mlp(mlp)};
-  return {module_in(spec, layer, module), {}};
+  if ((row.site == Site::down || row.site == Site::whole_down) && mlp.stored_size != 0) {
+    return {mlp.stored(), spread_of_mlp(mlp)};
+  }
+  return {row.is_whole() ? row.width(spec, spec.layer(layer)) : module_in(spec, layer, module), {}};
 }
 
 ModuleSide output_of_module(const ModelSpec& spec, std::int64_t layer, std::size_t module) {
   const AttentionSpec& attention = spec.layer(layer).attention;
   const MlpSpec& mlp = spec.layer(layer).mlp;
   const Site site = spec.modules[module].site;
-  if (site == Site::qkv && attention.stored_heads != 0) {
+  const auto is_of = [&](Site product) {
+    return site == product || site == whole_of(product) || site == bias_of(product);
+  };
+  const bool norms_all = site == Site::qk_norm && attention.qk_norm == QkNorm::all_heads;
+  if (module_out(spec, layer, module) == 0) return {};
+  if ((is_of(Site::qkv) || norms_all) && attention.stored_heads != 0) {
     if (module == spec.modules.first_of(site)) {
       return {attention.stored_q_size(), spread_of_queries(attention)};
     }
     return {attention.stored_kv_size(), spread_of_keys(attention)};
   }
-  if (site == Site::gate_up && mlp.stored_size != 0) return {mlp.stored(), spread_of_mlp(mlp)};
+  if (is_of(Site::gate_up) && mlp.stored_size != 0) return {mlp.stored(), spread_of_mlp(mlp)};
   return {module_out(spec, layer, module), {}};
 }
 

@@ -59,7 +59,7 @@ void copy_spread(const SpreadRuns& spread, std::size_t element_bytes, const std:
 // One side of a module's matrices in a layer.
 struct ModuleSide {
   std::int64_t stored = 0;  // columns in the checkpoint and in adapters' files
-  SpreadRuns spread;        // into module_in() or module_out() columns
+  SpreadRuns spread;        // into module_in() or module_out() columns, or those of a whole matrix
 };
 ModuleSide input_of_module(const ModelSpec& spec, std::int64_t layer, std::size_t module);
 ModuleSide output_of_module(const ModelSpec& spec, std::int64_t layer, std::size_t module);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <compare>
+#include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 
 #include "engine/model/spec/module_table.h"
@@ -17,17 +19,30 @@ class SiteSet {
   constexpr void add(Site site) { bits_ |= bit(site); }
   constexpr void add(SiteSet sites) { bits_ |= sites.bits_; }
   constexpr bool has(Site site) const { return (bits_ & bit(site)) != 0; }
+  constexpr bool has_any(SiteSet others) const { return (bits_ & others.bits_) != 0; }
   constexpr bool has_all(SiteSet others) const { return (bits_ & others.bits_) == others.bits_; }
   static constexpr SiteSet all() {  // of any model
     SiteSet sites;
-    sites.bits_ = (1U << kMaxSites) - 1;
+    for (std::size_t site = 0; site < kMaxSites; ++site) sites.add(static_cast<Site>(site));
     return sites;
   }
   friend constexpr auto operator<=>(const SiteSet&, const SiteSet&) = default;  // NOLINT(*-nullptr)
 
  private:
-  static constexpr unsigned bit(Site site) { return 1U << static_cast<unsigned>(site); }
-  unsigned bits_ = 0;
+  static constexpr std::uint64_t bit(Site site) {
+    static_assert(kMaxSites <= 64);
+    return std::uint64_t{1} << static_cast<unsigned>(site);
+  }
+  std::uint64_t bits_ = 0;
 };
+
+// Those where adapters have weights of norms.
+inline constexpr SiteSet kNormSites = [] {
+  SiteSet sites;
+  for (std::size_t site = 0; site < kMaxSites; ++site) {
+    if (is_norm(static_cast<Site>(site))) sites.add(static_cast<Site>(site));
+  }
+  return sites;
+}();
 
 }  // namespace tandem

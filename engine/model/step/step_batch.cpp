@@ -67,13 +67,12 @@ Result<StepBatch> StepBatch::create(Device& device, const StepLimits& limits) {
   batch.page_ids_.resize(static_cast<std::size_t>(limits.page_groups));
   const auto groups = static_cast<std::size_t>(limits.page_groups);
   const std::size_t bytes =
-      (4 + groups) * room<std::int32_t>(limits.max_rows) +
-      room<AttentionSequence>(limits.max_sequences) +
-      2 * (room<LoraSegment>(limits.max_sequences) + room<std::int32_t>(limits.max_samples)) +
-      room<ColdGroup>(kMaxColdGroups) + room<std::uint32_t>(kMaxColdGroups) +
-      room<OfferDescriptor>(limits.max_offers) + room<SampleRow>(limits.max_samples) +
-      room<TokenBias>(limits.max_biases) + groups * room<std::int32_t>(limits.max_pages) +
-      room<std::int32_t>(limits.max_history);
+      (5 + groups) * room<std::int32_t>(limits.max_rows) +
+      room<AttentionSequence>(limits.max_sequences) + 2 * room<LoraSegment>(limits.max_sequences) +
+      3 * room<std::int32_t>(limits.max_samples) + room<ColdGroup>(kMaxColdGroups) +
+      room<std::uint32_t>(kMaxColdGroups) + room<OfferDescriptor>(limits.max_offers) +
+      room<SampleRow>(limits.max_samples) + room<TokenBias>(limits.max_biases) +
+      groups * room<std::int32_t>(limits.max_pages) + room<std::int32_t>(limits.max_history);
   for (Staging& staging : batch.staging_) {
     TANDEM_ASSIGN(staging.pinned, device.allocate_pinned(bytes, "step metadata"));
     staging.copied = device.create_event();
@@ -86,7 +85,7 @@ Result<StepBatch> StepBatch::create(Device& device, const StepLimits& limits) {
 
 void StepBatch::clear() {
   for (auto* list : {&ids_, &positions_, &lengths_, &lora_rows_, &sample_rows_, &history_,
-                     &sampled_lora_rows_}) {
+                     &sampled_lora_rows_, &row_slots_, &sampled_slots_}) {
     list->clear();
   }
   for (auto* groups : {&slots_, &page_ids_}) {
@@ -209,6 +208,18 @@ void StepBatch::group_samples_by_adapter() {
   }
 }
 
+void StepBatch::find_row_slots() {
+  row_slots_.assign(ids_.size(), -1);
+  for (const LoraSegment& segment : segments_) {
+    for (std::int32_t n = segment.first; n < segment.first + segment.count; ++n) {
+      row_slots_[static_cast<std::size_t>(lora_rows_[static_cast<std::size_t>(n)])] = segment.slot;
+    }
+  }
+  for (const std::int32_t row : sample_rows_) {
+    sampled_slots_.push_back(row_slots_[static_cast<std::size_t>(row)]);
+  }
+}
+
 void StepBatch::set_cold(std::span<const ColdSlot> cold,
                          std::span<const OfferDescriptor> descriptors) {
   TANDEM_CHECK(cold.size() <= kMaxColdGroups, "{} groups", cold.size());
@@ -317,6 +328,10 @@ StepInput StepBatch::pack(std::byte* pinned, Used& used) const {
   input.num_sampled_lora_rows = static_cast<std::int32_t>(sampled_lora_rows_.size());
   input.sampled_segments = packer.put(sampled_segments_, limits_.max_sequences);
   input.num_sampled_segments = static_cast<std::int32_t>(sampled_segments_.size());
+  if (!row_slots_.empty()) {
+    input.row_slots = packer.put(row_slots_, limits_.max_rows);
+    input.sampled_slots = packer.put(sampled_slots_, limits_.max_samples);
+  }
   input.page_ids = packer.put(page_ids_.front(), limits_.max_pages);
   input.live = reinterpret_cast<LoraSegment*>(live_.data());
   // The addresses vary from here on, as sampling is no part of a graph.
@@ -365,6 +380,9 @@ void StepBatch::fill_up() {
   segments_.resize(rows, {0, 0, 0});
   sampled_lora_rows_.resize(rows, 0);
   sampled_segments_.resize(rows, {0, 0, 0});
+  if (!bounds_.adapted.has_any(kNormSites)) return;
+  row_slots_.resize(rows, -1);
+  sampled_slots_.resize(rows, -1);
 }
 
 // A sequence may share pages with one that fills them in this same step (PrefixCache). Keys contain
@@ -396,9 +414,10 @@ StepInput StepBatch::upload(Stream& stream) {
   find_groups();
   // A padded step reads them for the head only.
   const SiteSet sites = adapted();
-  if (bounds_.rows == 0 || sites.has(Site::head) || sites.has(Site::whole_head)) {
+  if (bounds_.rows == 0 || sites.has_any({Site::head, Site::head_tokens, Site::whole_head})) {
     group_samples_by_adapter();
   }
+  if (sites.has_any(kNormSites)) find_row_slots();
   if (bounds_.rows > 0) fill_up();
   Staging& staging = staging_[turn_++ % staging_.size()];
   staging.copied->synchronize();

@@ -84,6 +84,10 @@ struct StepInput {
   std::int32_t num_sampled_segments = 0;
   const LoraSegment* sampled_segments = nullptr;
   std::int32_t max_sampled_count = 0;
+  // The adapter's slot of each row, and of each row with logits; -1: none. Null if no adapter has
+  // weights of norms.
+  const std::int32_t* row_slots = nullptr;
+  const std::int32_t* sampled_slots = nullptr;
   SiteSet halved;               // sites with adapters in two halves (LoraPart)
   std::int32_t num_groups = 0;  // cold groups, in the order of set_cold()
   const ColdGroup* groups = nullptr;
@@ -170,6 +174,7 @@ class StepBatch {
   StepBatch() = default;
   void group_rows_by_adapter();
   void group_samples_by_adapter();
+  void find_row_slots();
   void find_groups();
   void settle_keys();
   void fill_up();
@@ -194,7 +199,7 @@ class StepBatch {
 
   StepLimits limits_;
   std::vector<std::int32_t> ids_, positions_, lengths_, lora_rows_, sample_rows_, history_,
-      sampled_lora_rows_;
+      sampled_lora_rows_, row_slots_, sampled_slots_;
   std::vector<std::vector<std::int32_t>> slots_, page_ids_;  // by group
   std::vector<AttentionSequence> sequences_;
   std::vector<FilledPages> filled_;

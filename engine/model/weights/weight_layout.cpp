@@ -14,6 +14,10 @@
 namespace tandem {
 namespace {
 
+bool adds_one(const ModelSpec& spec) {
+  return spec.norm_adds_one && !spec.stores_one_plus;
+}
+
 // Rows [first, first + rows) of a tensor of the checkpoint with `all` rows.
 struct Part {
   std::string name;  // empty: rows of zeros
@@ -175,7 +179,7 @@ class LayerLayout {
       : layout_(layout),
         shard_(shard),
         prefix_(std::string(spec.names.root) + fmt::format(fmt::runtime(spec.names.layer), index)),
-        norm_adds_one_(spec.norm_adds_one) {}
+        norm_adds_one_(adds_one(spec)) {}
 
   using Projections = std::vector<Projection>;
 
@@ -334,13 +338,13 @@ WeightLayout lay_out_weights(const ModelSpec& spec, Shard shard, DType dtype, st
     result.layer_inputs.projection = layout.matrix(
         {{root + std::string(spec.names.layer_input_projection), parts}}, {spec.hidden_size});
     result.layer_inputs.norm =
-        layout.norm(root + std::string(spec.names.layer_input_norm), size, spec.norm_adds_one);
+        layout.norm(root + std::string(spec.names.layer_input_norm), size, adds_one(spec));
   }
   for (std::int64_t i = 0; i < spec.num_layers(); ++i) {
     result.layers.push_back(lay_out_layer(layout, spec, shape.layer(i), shard, i));
   }
   result.final_norm =
-      layout.norm(root + std::string(spec.names.final_norm), spec.hidden_size, spec.norm_adds_one);
+      layout.norm(root + std::string(spec.names.final_norm), spec.hidden_size, adds_one(spec));
   // The embedding stands for a head that is not there, so that all steps have one form; no request
   // gets those logits.
   result.head = spec.has_own_head() ? of_vocab(std::string(spec.names.head), {spec.hidden_size})

@@ -20,6 +20,8 @@ Status launch_resolve_tokens(const ResolveTokensArgs& args, cudaStream_t stream)
 Status launch_embed(const EmbedArgs& args, cudaStream_t stream);
 // x and out may each have the compute dtype or f32.
 Status launch_rms_norm(const RmsNormArgs& args, cudaStream_t stream);
+// The same with weights of adapters, which launch_rms_norm() calls.
+Status launch_own_norm(const RmsNormArgs& args, cudaStream_t stream);
 Status launch_sum_squares(const SumSquaresArgs& args, cudaStream_t stream);
 Status launch_add_norm(const AddNormArgs& args, cudaStream_t stream);
 Status launch_rotary_angles(const RotaryAnglesArgs& args, cudaStream_t stream);

@@ -172,6 +172,7 @@ Status launch(const NormParams& p, bool wide, cudaStream_t stream) {
 
 Status launch_rms_norm(const RmsNormArgs& args, cudaStream_t stream) {
   if (args.x.num_elements() == 0) return {};
+  if (args.own.table != nullptr) return launch_own_norm(args, stream);
   const bool per_head = args.x.rank == 3;
   const auto heads = static_cast<std::int32_t>(per_head ? args.x.dim[1] : 1);
   const auto head_stride = [&](const TensorView& view) { return per_head ? view.stride[1] : 0; };

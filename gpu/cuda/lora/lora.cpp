@@ -1,6 +1,7 @@
 #include "gpu/cuda/lora/lora.h"
 
 #include <cstddef>
+#include <optional>
 
 #include "base/check.h"
 #include "gpu/cuda/base/cuda_status.h"
@@ -39,6 +40,20 @@ LoraType type_of(DType dtype) {
     default:
       TANDEM_CHECK(dtype == DType::f32, "dtype {}", to_string(dtype));
       return LoraType::f32;
+  }
+}
+
+// The part that enqueue_outer() computes; nothing: enqueue_lora() does.
+std::optional<OuterPart> outer_part(const LoraArgs& args) {
+  switch (args.part) {
+    case LoraPart::replace:
+      return OuterPart::replace;
+    case LoraPart::tokens:
+      return OuterPart::tokens;
+    case LoraPart::biases:
+      return OuterPart::biases;
+    default:
+      return args.ids == nullptr ? std::nullopt : std::optional(OuterPart::shrink);
   }
 }
 
@@ -93,11 +108,9 @@ LoraParams lora_params(const LoraArgs& args) {
 }
 
 Status launch_lora(const LoraArgs& args, cudaStream_t stream, LoraKernel kernel, bool overlap) {
-  if (args.part == LoraPart::replace || args.part == LoraPart::tokens || args.ids != nullptr) {
-    const OuterPart part = args.part == LoraPart::replace  ? OuterPart::replace
-                           : args.part == LoraPart::tokens ? OuterPart::tokens
-                                                           : OuterPart::shrink;
-    const OuterParams outer{args.ids, args.id_scale, part};
+  if (const std::optional<OuterPart> part = outer_part(args)) {
+    OuterParams outer{args.ids, args.id_scale, *part};
+    for (int m = 0; m < args.num_modules; ++m) outer.base_bias[m] = args.base_bias[m].data;
     return cuda_status(enqueue_outer(lora_params(args), outer, stream), "lora");
   }
   const LoraParams params = lora_params(args);

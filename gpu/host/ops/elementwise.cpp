@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "gpu/host/kernels/kernels.h"
 #include "gpu/host/kernels/packed.h"
+#include "gpu/host/ops/lora_pages.h"
 #include "gpu/host/ops/operations.h"
 #include "gpu/host/ops/row_ranges.h"
 
@@ -15,6 +16,18 @@ namespace {
 std::byte* element(const TensorView& view, std::int64_t i, std::int64_t j) {
   return static_cast<std::byte*>(view.data) +
          (i * view.stride[0] + j * view.stride[1]) * static_cast<std::int64_t>(size_of(view.dtype));
+}
+
+// The norm's weight of row t.
+const float* weight_of(OpContext& context, const RmsNormArgs& args, std::int64_t t, int worker) {
+  const OwnVectors& own = args.own;
+  const std::int32_t slot = own.table == nullptr ? -1 : own.slots[t];
+  const LoraMatrix* const matrix = slot < 0 ? nullptr : own.table + slot * own.slot_stride;
+  if (matrix == nullptr || matrix->rank == 0) return static_cast<const float*>(args.weight.data);
+  const std::int64_t bytes = args.x.cols() * std::int64_t{sizeof(float)};
+  return reinterpret_cast<const float*>(
+      weights_at(own.pages, slot, matrix->b, 0, bytes,
+                 context.workers[static_cast<std::size_t>(worker)].operand));
 }
 
 }  // namespace
@@ -51,13 +64,13 @@ void rms_norm(OpContext& context, const RmsNormArgs& args) {
   const std::int64_t heads = per_head ? args.x.dim[1] : 1;
   for_row_ranges(
       context, args.x.rows(), bytes_of(args.x) + bytes_of(args.out),
-      [&](std::int64_t t, std::int64_t end) {
+      [&](std::int64_t t, std::int64_t end, int worker) {
         for (; t < end; ++t) {
+          const float* const weight = weight_of(context, args, t, worker);
           for (std::int64_t h = 0; h < heads; ++h) {
-            norm_row({args.x.dtype, per_head ? element(args.x, t, h) : args.x.row_bytes(t),
-                      static_cast<const float*>(args.weight.data), args.x.cols(), args.eps,
-                      args.out.dtype, per_head ? element(args.out, t, h) : args.out.row_bytes(t),
-                      args.centred,
+            norm_row({args.x.dtype, per_head ? element(args.x, t, h) : args.x.row_bytes(t), weight,
+                      args.x.cols(), args.eps, args.out.dtype,
+                      per_head ? element(args.out, t, h) : args.out.row_bytes(t), args.centred,
                       args.squares.rank == 0
                           ? nullptr
                           : reinterpret_cast<const float*>(args.squares.row_bytes(t)),

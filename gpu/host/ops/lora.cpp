@@ -3,6 +3,7 @@
 // for up to eight rows of x. Weights in a pool's chunks are read in place if they are adjacent,
 // otherwise they are copied together first: a task's bytes fit the cache.
 #include <algorithm>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -230,7 +231,7 @@ void replace_ids(OpContext& context, const LoraArgs& args) {
       });
 }
 
-// out = x B^T: expand() of x itself, to rows of zeros.
+// out = x B^T: expand() of x itself, to rows of biases or zeros.
 void replace(OpContext& context, const LoraArgs& args) {
   const std::int64_t in = args.x.cols();
   const std::int64_t stride = padded(in);
@@ -241,6 +242,11 @@ void replace(OpContext& context, const LoraArgs& args) {
     const TensorView& out = args.out[0];
     std::fill_n(x + n * stride, stride, 0.0F);
     widen_row(args.x.dtype, args.x.row_bytes(row), in, 1.0F, x + n * stride);
+    if (const TensorView& bias = args.base_bias[0]; bias.rank != 0) {
+      convert(bias.dtype, bias.data, out.dtype, out.row_bytes(row),
+              static_cast<std::size_t>(out.cols()));
+      return;
+    }
     std::fill_n(out.row_bytes(row), static_cast<std::size_t>(out.cols()) * size_of(out.dtype),
                 std::byte{0});
   });
@@ -307,10 +313,37 @@ void replace_token_columns(OpContext& context, const LoraArgs& args) {
                        });
 }
 
+// out += own - base.
+void replace_biases(OpContext& context, const LoraArgs& args) {
+  for (std::int32_t m = 0; m < args.num_modules; ++m) {
+    const TensorView& out = args.out[m];
+    const TensorView& base = args.base_bias[m];
+    const auto columns = static_cast<std::size_t>(out.cols());
+    float* const change = context.rows.get<float>(columns);
+    LoraArgs one = args;
+    one.table = args.table + m;
+    for_each_adapted_row(
+        one, [&](const LoraSegment& segment, const LoraMatrix& matrix, std::int32_t n) {
+          const auto* const own = reinterpret_cast<const float*>(weights_at(
+              args.pages, segment.slot, matrix.b, 0, out.cols() * std::int64_t{sizeof(float)},
+              context.workers.front().operand));
+          if (base.rank == 0) {
+            std::fill_n(change, columns, 0.0F);
+          } else {
+            convert(base.dtype, base.data, DType::f32, change, columns);
+          }
+          std::transform(own, own + columns, change, change, std::minus<>());
+          store_row({change, out.cols(), out.dtype, nullptr, out.dtype, out.row_bytes(args.rows[n]),
+                     true});
+        });
+  }
+}
+
 }  // namespace
 
 void lora(OpContext& context, const LoraArgs& args) {
   if (args.num_rows == 0 || args.num_segments == 0 || args.max_rank == 0) return;
+  if (args.part == LoraPart::biases) return replace_biases(context, args);
   if (args.ids != nullptr && args.part == LoraPart::shrink) return shrink_ids(context, args);
   if (args.part == LoraPart::replace) {
     return args.ids != nullptr ? replace_ids(context, args) : replace(context, args);

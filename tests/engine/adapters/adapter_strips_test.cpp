@@ -25,7 +25,11 @@ Adapter numbered_adapter(const ModelSpec& config, std::mt19937& random) {
     for (std::size_t module = 0; module < config.modules.size(); ++module) {
       const int drawn = rank(random);
       if (drawn <= 0 || module_out(config, layer, module) == 0) continue;
-      append_matrix(adapter, config, layer, module, drawn);
+      const AdaptedModule& row = config.modules[module];
+      append_matrix(adapter, config, layer, module,
+                    row.is_whole()  ? row.width(config, config.layer(layer))
+                    : row.is_vector ? 1
+                                    : drawn);
     }
   }
   if (!allocate_bytes(adapter).ok()) ADD_FAILURE();
@@ -84,6 +88,20 @@ TEST(AdapterStrips, BringEachRankItsRowsOfBAndColumnsOfA) {
           const std::string& path = config.modules[module].path;
           const AdapterMatrix& from = adapter.layers[layer][module];
           const AdapterMatrix& to = part.layers[layer][module];
+          const AdaptedModule& row = config.modules[module];
+          if (row.is_whole() && to.rank != from.rank) {  // a rank has some columns of B
+            ASSERT_EQ(row.cut, ModuleCut::rows);
+            ASSERT_EQ(to.rank * size, from.rank);
+            for (std::int64_t o = 0; o < module_out(shape, number, module); ++o) {
+              for (std::int64_t i = 0; i < to.rank; ++i) {
+                const auto at = static_cast<std::int64_t>(to.b_offset / 4) + o * to.b_stride + i;
+                const auto was = static_cast<std::int64_t>(from.b_offset / 4) + o * from.b_stride +
+                                 rank * to.rank + i;
+                ASSERT_EQ(device[static_cast<std::size_t>(at)], whole[was]) << path;
+              }
+            }
+            continue;
+          }
           ASSERT_EQ(from.rank, to.rank);
           const std::int64_t in = module_in(shape, number, module);
           const std::int64_t all_in = module_in(config, number, module);

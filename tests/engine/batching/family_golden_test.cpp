@@ -10,7 +10,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/loader/shard.h"
@@ -46,7 +48,9 @@ std::vector<GoldenModel> family_models() {
         continue;
       }
       const std::string place = own ? "" : "all_";
-      models.push_back({place + each.path().filename().string(), model, golden});
+      std::string name = place + each.path().filename().string();
+      std::ranges::replace(name, '-', '_');
+      models.push_back({std::move(name), model, golden});
     }
   }
   std::ranges::sort(models, {}, &GoldenModel::name);

@@ -212,6 +212,13 @@ TEST_F(AdapterSumLayout, RefusesWhatHasNoSumAndNamesBoth) {
   EXPECT_TRUE(refusal(head, lora_).ok());
   EXPECT_THAT(refusal(head, lora_, 0.5F).message(),
               HasSubstr("'first' replaces lm_head, so its scale can only be 1, not 0.5"));
+  const Adapter projection = make({4, {whole(Site::whole_qkv)}});
+  EXPECT_THAT(refusal(projection, lora_).message(),
+              both_and("the first replaces self_attn.q_proj"));
+  const Adapter norms = make({1, {whole(Site::attention_norm)}});
+  EXPECT_THAT(refusal(norms, norms).message(), both_and("both replace input_layernorm"));
+  EXPECT_TRUE(refusal(norms, lora_).ok());
+  EXPECT_TRUE(refusal(norms, head).ok());
   Adapter activated = make({4, {q_}});
   activated.invocation = {7};
   EXPECT_THAT(refusal(activated, lora_).message(), both_and("activated LoRA"));

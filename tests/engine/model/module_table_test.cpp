@@ -22,10 +22,50 @@ std::vector<std::string> names_at(const ModuleTable& table, Site site) {
   return names;
 }
 
+std::vector<std::string> replaced_at(const ModelSpec& spec, std::int64_t layer) {
+  std::vector<std::string> names;
+  for (std::size_t m = 0; m < spec.modules.size(); ++m) {
+    const AdaptedModule& row = spec.modules[m];
+    if (row.is_lora() || is_vocabulary(row.site) || row.by_token) continue;
+    if (module_out(spec, layer, m) > 0) names.emplace_back(row.path_in(spec.names));
+  }
+  return names;
+}
+
+TEST(ModuleTable, HasWhatMayReplaceTheProductsBiasesAndNormsOfALayer) {
+  ModelSpec spec = small_model(2);
+  const std::vector<std::string> products = {
+      "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+      "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj"};
+  std::vector<std::string> plain = products;
+  plain.insert(plain.end(), {"input_layernorm", "post_attention_layernorm"});
+  EXPECT_EQ(replaced_at(spec, 0), plain);
+  plain.emplace_back("norm");  // counts as the last layer's
+  EXPECT_EQ(replaced_at(spec, 1), plain);
+  for (LayerSpec& layer : spec.layers) {
+    layer.norms = NormPlace::behind;
+    layer.attention.qk_norm = QkNorm::head;
+    layer.attention.qkv_bias = true;
+  }
+  std::vector<std::string> others = products;
+  others.insert(others.end(), products.begin(), products.begin() + 3);  // biases
+  others.insert(others.end(), {"self_attn.q_norm", "self_attn.k_norm", "post_attention_layernorm",
+                               "post_feedforward_layernorm"});
+  EXPECT_EQ(replaced_at(spec, 0), others);
+  const std::size_t q_norm = spec.modules.first_of(Site::qk_norm);
+  EXPECT_EQ(module_out(spec, 0, q_norm), spec.attention().head_dim);
+  EXPECT_TRUE(spec.modules[q_norm].is_vector);
+  const std::size_t o = spec.modules.first_of(whole_of(Site::o));
+  EXPECT_EQ(spec.modules[o].width(spec, spec.layer(0)), spec.q_size());
+  EXPECT_EQ(module_out(spec, 0, o), spec.hidden_size);
+  EXPECT_EQ(module_in(spec, 0, o), 0);
+  EXPECT_EQ(spec.modules.num_of(Site::qkv_bias), 3U);
+}
+
 TEST(ModuleTable, OfADecoderHasSevenModulesOfEachLayerTheEmbeddingAndTheHead) {
   const ModelSpec spec = small_model(2);
   const ModuleTable& table = spec.modules;
-  EXPECT_EQ(table.size(), 13U);
+  EXPECT_EQ(table.size(), 39U);
   EXPECT_EQ(table.num_sites(), 4U);
   const std::size_t head = table.row("lm_head");
   EXPECT_EQ(table[head].place, ModulePlace::top);

@@ -83,6 +83,39 @@ TEST(StepBatch, GroupsTheRowsThatGetLogitsByAdapter) {
   ASSERT_TRUE(stream->synchronize().ok());
 }
 
+TEST(StepBatch, TellsTheSlotOfEachRowIfAdaptersHaveWeightsOfNorms) {
+  auto device = make_test_device();
+  auto stream = device->create_stream("test").value();
+  StepBatch batch = StepBatch::create(*device, {32, 8, 8, 32, 64, 16}).value();
+  const std::vector<PageId> pages = {PageId(3), PageId(1)};
+  SiteRanks qkv = {};
+  qkv[static_cast<std::size_t>(Site::qkv)] = 4;
+  SiteRanks norms = qkv;
+  norms[static_cast<std::size_t>(Site::final_norm)] = 1;
+  const std::vector<std::int32_t> two = {10, 11};
+  batch.add_sequence(two, 0, pages, 4, {SlotId(5), 4, qkv});
+  EXPECT_EQ(batch.upload(*stream).row_slots, nullptr);
+  batch.clear();
+  batch.add_sequence(two, 0, pages, 4, {SlotId(5), 4, qkv});
+  batch.add_sequence(two, 0, pages, 4, {});
+  batch.add_sequence(two, 0, pages, 4, {SlotId(2), 4, norms}, 0, 1);  // acts on the second token
+  for (const std::int32_t row : {5, 3, 1}) batch.add_sample(row, {}, {}, {});
+  const StepInput input = batch.upload(*stream);
+  EXPECT_EQ(read(*stream, input.row_slots, 6), (std::vector<std::int32_t>{5, 5, -1, -1, -1, 2}));
+  EXPECT_EQ(read(*stream, input.sampled_slots, 3), (std::vector<std::int32_t>{2, -1, 5}));
+  // Padding has none.
+  batch.clear();
+  batch.add_sequence(std::span(two).first(1), 0, pages, 4, {SlotId(2), 4, norms});
+  batch.add_sample(0, {}, {}, {});
+  batch.pad(decode_bounds(4, 4, 16));
+  const StepInput padded = batch.upload(*stream);
+  EXPECT_EQ(read(*stream, padded.row_slots, 4), (std::vector<std::int32_t>{2, -1, -1, -1}));
+  EXPECT_EQ(read(*stream, padded.sampled_slots, 4), (std::vector<std::int32_t>{2, -1, -1, -1}));
+  const StepInput recorded = batch.padded_input(decode_bounds(4, 4, 16));
+  EXPECT_EQ(recorded.row_slots, padded.row_slots);
+  EXPECT_EQ(recorded.sampled_slots, padded.sampled_slots);
+}
+
 TEST(StepBatch, TellsColdGroupsTheirSegments) {
   auto device = make_test_device();
   auto stream = device->create_stream("test").value();

@@ -71,7 +71,7 @@ void HandoffTest::describe(Stage& s) {
   s.weights = {};
   make_weights(scene.dtype, scene.in, scene.outputs, ranks, s.weights, scene.biases);
   const std::vector<LoraMatrix> addresses = s.weights.host_table;
-  if (scene.shift > 0) scatter_weights(scene.dtype, scene.outputs.size(), scene.shift, s.weights);
+  if (scene.shift > 0) scatter_weights(scene.outputs.size(), scene.shift, s.weights);
   s.weights.host_table = addresses;
   describe_segments(s);
   describe_groups(s);

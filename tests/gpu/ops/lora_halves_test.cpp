@@ -36,7 +36,7 @@ class LoraHalves : public LoraTest {
     for (std::int64_t& width : all) width += c.first_column;
     Weights weights;
     make_weights(c.dtype, c.in, all, c.ranks, weights);
-    if (c.shift > 0) scatter_weights(c.dtype, all.size(), c.shift, weights);
+    if (c.shift > 0) scatter_weights(all.size(), c.shift, weights);
     const auto used = std::accumulate(c.counts.begin(), c.counts.end(), std::int32_t{0});
     const std::int64_t t = used + 3;
     std::vector<std::int32_t> rows(static_cast<std::size_t>(t));

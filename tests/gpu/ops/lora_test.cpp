@@ -19,7 +19,7 @@ class Lora : public LoraTest {
     const auto modules = static_cast<std::int64_t>(outputs.size());
     Weights weights;
     make_weights(dtype, in, outputs, ranks, weights, biases);
-    if (shift > 0) scatter_weights(dtype, outputs.size(), shift, weights);
+    if (shift > 0) scatter_weights(outputs.size(), shift, weights);
     const std::int32_t max_rank = weights.max_rank;
     std::vector<std::int32_t> rows(static_cast<std::size_t>(t));
     std::iota(rows.begin(), rows.end(), 0);

@@ -55,8 +55,23 @@ void LoraTest::make_token_rows(DType dtype, std::int64_t width,
   }
 }
 
-void LoraTest::scatter_weights(DType dtype, std::size_t modules, std::int32_t shift,
-                               Weights& weights) {
+void LoraTest::make_vectors(DType dtype, const std::vector<std::int64_t>& lengths,
+                            const std::vector<std::vector<bool>>& has, Weights& weights) {
+  for (const std::vector<bool>& slot : has) {
+    for (std::size_t m = 0; m < lengths.size(); ++m) {
+      const TestTensor& a = weights.tensors.emplace_back(tensor(dtype, {0, 1}));
+      const TestTensor& b = weights.tensors.emplace_back(tensor(DType::f32, {1, lengths[m]}));
+      const std::int32_t rank = slot[m] ? 1 : 0;
+      const auto stride = static_cast<std::int32_t>(vector_row(dtype));
+      weights.host_table.push_back({address(a.host()), address(b.host()), rank, stride});
+      weights.device_table.push_back(
+          {address(a.on_device()), address(b.on_device()), rank, stride});
+      weights.max_rank = std::max(weights.max_rank, rank);
+    }
+  }
+}
+
+void LoraTest::scatter_weights(std::size_t modules, std::int32_t shift, Weights& weights) {
   const std::size_t slots = weights.host_table.size() / modules;
   std::vector<std::vector<std::byte>> runs(slots);
   for (std::size_t i = 0; i < weights.tensors.size(); ++i) {
@@ -64,7 +79,7 @@ void LoraTest::scatter_weights(DType dtype, std::size_t modules, std::int32_t sh
     const TensorView& view = weights.tensors[i].host();
     LoraMatrix& matrix = weights.host_table[i / 2];
     (i % 2 == 0 ? matrix.a : matrix.b) = run.size();
-    const auto bytes = static_cast<std::size_t>(view.num_elements()) * size_of(dtype);
+    const auto bytes = static_cast<std::size_t>(view.num_elements()) * size_of(view.dtype);
     const std::size_t begin = run.size();
     run.resize(begin + (bytes + 63) / 64 * 64, std::byte{0xFF});
     if (bytes > 0) std::memcpy(run.data() + begin, view.data, bytes);

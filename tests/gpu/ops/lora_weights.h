@@ -38,8 +38,11 @@ class LoraTest : public OpsTest {
   // Rows of each slot's own, `width` wide, for tokens[slot], ascending (LoraPart::tokens).
   void make_token_rows(DType dtype, std::int64_t width,
                        const std::vector<std::vector<std::int32_t>>& tokens, Weights& weights);
+  // A vector of each length of each slot's own; has[slot][vector].
+  void make_vectors(DType dtype, const std::vector<std::int64_t>& lengths,
+                    const std::vector<std::vector<bool>>& has, Weights& weights);
   // Moves the weights from make_weights into chunks of 2^shift bytes. Unused bytes are NaN.
-  void scatter_weights(DType dtype, std::size_t modules, std::int32_t shift, Weights& weights);
+  void scatter_weights(std::size_t modules, std::int32_t shift, Weights& weights);
 };
 
 }  // namespace tandem

@@ -74,12 +74,34 @@ void replace(const LoraArgs& args) {
       for (std::int64_t o = 0; o < out.cols(); ++o) {
         float sum = 0;
         for (std::size_t i = 0; i < x.size(); ++i) {
-          const std::size_t at = args.ids == nullptr ? static_cast<std::size_t>(o * matrix.rank) + i
-                                                     : i * static_cast<std::size_t>(matrix.rank) +
-                                                           static_cast<std::size_t>(o);
-          sum += x[i] * b[at];
+          const std::size_t place =
+              args.ids == nullptr
+                  ? static_cast<std::size_t>(o * matrix.rank) + i
+                  : i * static_cast<std::size_t>(matrix.rank) + static_cast<std::size_t>(o);
+          sum += x[i] * b[place];
         }
+        if (args.base_bias[0].rank != 0) sum += at(args.base_bias[0], o);
         put(out, sum, t, o);
+      }
+    }
+  }
+}
+
+void replace_biases(const LoraArgs& args) {
+  for (std::int32_t s = 0; s < args.num_segments; ++s) {
+    const LoraSegment& segment = args.segments[s];
+    for (std::int32_t m = 0; m < args.num_modules && segment.count > 0; ++m) {
+      const LoraMatrix& matrix = args.table[segment.slot * args.slot_stride + m];
+      if (matrix.rank == 0) continue;
+      const TensorView& out = args.out[m];
+      const auto own =
+          weights(args.pages, DType::f32, segment.slot, matrix.b, 1, out.cols(), out.cols());
+      for (std::int32_t n = 0; n < segment.count; ++n) {
+        const std::int64_t t = args.rows[segment.first + n];
+        for (std::int64_t o = 0; o < out.cols(); ++o) {
+          const float base = args.base_bias[m].rank == 0 ? 0.0F : at(args.base_bias[m], o);
+          put(out, at(out, t, o) + own[static_cast<std::size_t>(o)] - base, t, o);
+        }
       }
     }
   }
@@ -120,6 +142,7 @@ void replace_tokens(const LoraArgs& args) {
 void lora(const LoraArgs& args) {
   if (args.part == LoraPart::replace) return replace(args);
   if (args.part == LoraPart::tokens) return replace_tokens(args);
+  if (args.part == LoraPart::biases) return replace_biases(args);
   const std::int64_t in = args.x.cols();
   const std::int64_t width = args.part == LoraPart::whole
                                  ? 0

@@ -1,16 +1,18 @@
-// These kernels compute what adapters change at the embedding and the head (LoraArgs in gpu/ops.h:
-// `ids`, and replacing).
+// These kernels compute what adapters have in place of the base's (LoraArgs in gpu/ops.h: `ids`,
+// replacing, and biases).
 //
 //   shrink by ids   v[t, r] = scale A[r, ids[t]]      one block per row; bound by latency
 //   replace by ids  y[t] = scale B[ids[t]]            one block per row; bound by latency
 //   tokens by ids   y[t] = scale A[j], id[j] = ids[t] one block per row; bound by latency: its
 //                                                     threads search the ids alike
-//   replace         y[t] = x[t] B^T                   one warp per two columns and a row, or per
+//   replace         y[t] = x[t] B^T + bias            one warp per two columns and a row, or per
 //                                                     column and eight rows of a segment; bound by
 //                                                     reading B, once for eight rows. The grid has
 //                                                     one size for all steps, as those that are
 //                                                     recorded hold segments without rows
 //   tokens          y[t, id[j]] = x[t] A[j]^T         the same, for rows of A
+//   biases          y[t] += own - bias                one block per row, module and piece of
+//                                                     columns; bound by latency
 //
 // They start after the previous kernel has ended, so that all they read is there.
 #include <algorithm>
@@ -143,7 +145,8 @@ __device__ __forceinline__ void multiply_pair(const uint4* x, const uint4* const
 // aligned bytes lie in one chunk.
 template <typename T, typename Out, bool kPaged>
 __device__ void multiply_column(const LoraParams& p, const LoraRows& segment,
-                                const WeightBytes<kPaged>& bytes, std::uint64_t begin, int column) {
+                                const WeightBytes<kPaged>& bytes, std::uint64_t begin, int column,
+                                float bias) {
   constexpr int kVector = 16 / sizeof(T);
   constexpr int kAhead = 4;  // loads of B in flight for a lane
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -194,7 +197,7 @@ __device__ void multiply_column(const LoraParams& p, const LoraRows& segment,
       for (int step = 16; step > 0; step /= 2) sum[j] += __shfl_xor_sync(~0U, sum[j], step);
       if (lane == 0 && j < count) {
         static_cast<Out*>(p.out[0].data)[row[j] * p.out[0].stride + column] =
-            from_float<Out>(sum[j]);
+            from_float<Out>(sum[j] + bias);
       }
     }
   }
@@ -203,7 +206,9 @@ __device__ void multiply_column(const LoraParams& p, const LoraRows& segment,
 // Registers are bounded so that 32 warps of a multiprocessor read at once.
 template <typename T, typename Out, bool kPaged>
 __global__ void __launch_bounds__(kPlainThreads, 4)
-    outer_product(const __grid_constant__ LoraParams p, const bool by_token) {
+    outer_product(const __grid_constant__ LoraParams p, const __grid_constant__ OuterParams o) {
+  const bool by_token = o.part == OuterPart::tokens;
+  const T* const biases = static_cast<const T*>(o.base_bias[0]);
   constexpr int kVector = 16 / sizeof(T);
   const T* const x = static_cast<const T*>(p.x);
   const bool whole = p.in % kVector == 0 && p.x_stride % kVector == 0 &&
@@ -249,31 +254,56 @@ __global__ void __launch_bounds__(kPlainThreads, 4)
         const int lane = static_cast<int>(threadIdx.x) % 32;
         const int to = lane == 0 ? column[0] : column[1];
         if (lane < pair && to >= 0) {
+          const float bias = biases == nullptr ? 0.0F : to_float(biases[to]);
           static_cast<Out*>(p.out[0].data)[row * p.out[0].stride + to] =
-              from_float<Out>(lane == 0 ? sum[0] : sum[1]);
+              from_float<Out>((lane == 0 ? sum[0] : sum[1]) + bias);
         }
         continue;
       }
       for (int j = 0; j < pair; ++j) {
-        if (column[j] >= 0) {
-          multiply_column<T, Out, kPaged>(p, segment, bytes, begin[j], column[j]);
-        }
+        if (column[j] < 0) continue;
+        const float bias = biases == nullptr ? 0.0F : to_float(biases[column[j]]);
+        multiply_column<T, Out, kPaged>(p, segment, bytes, begin[j], column[j], bias);
       }
     }
   }
 }
 
 template <typename T, typename Out, bool kPaged>
+__global__ void __launch_bounds__(kPlainThreads)
+    replace_biases(const __grid_constant__ LoraParams p, const __grid_constant__ OuterParams o) {
+  const int position = static_cast<int>(blockIdx.x);
+  const int which = static_cast<int>(blockIdx.z);
+  const int slot = slot_of(p, position);
+  if (slot < 0) return;
+  const LoraEntry entry = entry_of(p, slot, which);
+  const LoraOutput& out = p.out[which];
+  const int c = static_cast<int>(blockIdx.y) * kPlainThreads + static_cast<int>(threadIdx.x);
+  if (entry.rank == 0 || c >= out.cols) return;
+  const WeightBytes<kPaged> bytes(p, slot);
+  const T* const base = static_cast<const T*>(o.base_bias[which]);
+  const float own = weight_at<float, kPaged>(bytes, entry.b, c);
+  Out* const y = static_cast<Out*>(out.data) + row_of(p, position) * out.stride + c;
+  *y = from_float<Out>(to_float(*y) + (own - (base == nullptr ? 0.0F : to_float(base[c]))));
+}
+
+template <typename T, typename Out, bool kPaged>
 cudaError_t launch(const LoraParams& p, const OuterParams& o, cudaStream_t stream) {
-  if (o.ids != nullptr) {
+  if (o.part == OuterPart::biases) {
+    int columns = 0;
+    for (int m = 0; m < p.num_modules; ++m) columns = std::max(columns, p.out[m].cols);
+    const dim3 blocks(static_cast<unsigned>(p.num_rows),
+                      static_cast<unsigned>((columns + kPlainThreads - 1) / kPlainThreads),
+                      static_cast<unsigned>(p.num_modules));
+    replace_biases<T, Out, kPaged><<<blocks, kPlainThreads, 0, stream>>>(p, o);
+  } else if (o.ids != nullptr) {
     outer_ids<T, Out, kPaged>
         <<<static_cast<unsigned>(p.num_rows), kPlainThreads, 0, stream>>>(p, o);
   } else {
     const auto columns = static_cast<int>((p.out[0].cols + 2 * kWarps - 1) / (2 * kWarps));
     const dim3 blocks(static_cast<unsigned>(std::min(columns, kMaxColumnBlocks)),
                       static_cast<unsigned>(std::min(p.num_segments, kMaxSegmentBlocks)));
-    outer_product<T, Out, kPaged>
-        <<<blocks, kPlainThreads, 0, stream>>>(p, o.part == OuterPart::tokens);
+    outer_product<T, Out, kPaged><<<blocks, kPlainThreads, 0, stream>>>(p, o);
   }
   return cudaPeekAtLastError();
 }

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "base/lora_rows.h"
+#include "engine/model/spec/spread.h"
 #include "tests/engine/loader/peft/peft_adapter_fixture.h"
 #include "tests/support/peft_writer.h"
 #include "tests/support/test_seed.h"
@@ -84,6 +85,92 @@ TEST_F(PeftAdapter, PutsTheScaledBiasBehindEachRowOfB) {
               << row << " " << col;
         }
       }
+    }
+  }
+}
+
+// The weights of norms stay floats, and one is added where the family adds it.
+TEST_F(PeftAdapter, HoldsWholeProjectionsBiasesAndTheWeightsOfNorms) {
+  ModelSpec spec = base();
+  for (LayerSpec& layer : spec.layers) layer.attention.qkv_bias = true;
+  const std::string layer = "base_model.model.model.layers.1.";
+  add_everywhere({"q_proj"});
+  add_matrix(layer + "self_attn.o_proj.weight", 20, 18);
+  const auto add_vector = [&](const std::string& name, std::int64_t size, DType dtype) {
+    add_matrix(name, size, 1, dtype);
+    tensors_[name].shape = {size};
+    return tensors_[name].values;
+  };
+  const auto norm = add_vector(layer + "post_attention_layernorm.weight", 20, DType::bf16);
+  const auto last = add_vector("base_model.model.model.norm.weight", 20, DType::f32);
+  const auto bias = add_vector(layer + "self_attn.q_proj.base_layer.bias", 18, DType::f32);
+  Json config = lora({"q_proj"});
+  config["bias"] = "all";
+  config["modules_to_save"] = {"1.self_attn.o_proj", "1.post_attention_layernorm", "model.norm"};
+  write(config);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const bool adds_one : {false, true}) {
+      spec.norm_adds_one = adds_one;
+      const Result<Adapter> adapter = load_peft_adapter(dir_.path(), spec, dtype);
+      ASSERT_TRUE(adapter) << adapter.status().message();
+      EXPECT_THAT(adapter->modules,
+                  ElementsAre("q_proj", "o_proj", "post_attention_layernorm", "norm"));
+      EXPECT_EQ(adapter->max_rank, 4);
+      const auto matrix_at = [&](std::size_t number, Site site) {
+        return adapter->layers[number][spec.modules.first_of(site)];
+      };
+      const auto vector_at = [&](std::size_t number, Site site, std::size_t size) {
+        std::vector<float> values(size);
+        std::memcpy(values.data(), adapter->bytes.get() + matrix_at(number, site).b_offset,
+                    size * sizeof(float));
+        return values;
+      };
+      const auto plus = [&](std::vector<float> values) {
+        for (float& value : values) value += adds_one ? 1.0F : 0.0F;
+        return values;
+      };
+      EXPECT_EQ(vector_at(1, Site::mlp_norm, 20), plus(norm));
+      EXPECT_EQ(vector_at(2, Site::final_norm, 20), plus(last));
+      EXPECT_EQ(vector_at(1, Site::qkv_bias, 18), bias);
+      EXPECT_EQ(matrix_at(0, Site::qkv_bias).rank, 0);
+      EXPECT_EQ(matrix_at(1, Site::attention_norm).rank, 0);
+      const AdapterMatrix whole = matrix_at(1, Site::whole_o);
+      ASSERT_EQ(whole.rank, 18);
+      std::vector<float> rows(static_cast<std::size_t>(20 * whole.b_stride));
+      convert(dtype, adapter->bytes.get() + whole.b_offset, DType::f32, rows.data(), rows.size());
+      const auto& written = tensors_[layer + "self_attn.o_proj.weight"].values;
+      for (std::size_t row = 0; row < 20; ++row) {
+        for (std::size_t c = 0; c < static_cast<std::size_t>(whole.b_stride); ++c) {
+          const float want = c < 18 ? written[row * 18 + c] : 0;
+          ASSERT_EQ(rows[row * static_cast<std::size_t>(whole.b_stride) + c], want);
+        }
+      }
+    }
+  }
+}
+
+// The columns of a whole projection are spread as those of the base's.
+TEST_F(PeftAdapter, SpreadsWholeProjectionsOverDevices) {
+  const ModelSpec spec = spread_over(base(), 2);
+  add_everywhere({"v_proj"});
+  const std::string name = "base_model.model.model.layers.0.self_attn.o_proj.weight";
+  add_matrix(name, 20, 18);
+  Json config = lora({"v_proj"});
+  config["modules_to_save"] = {"0.self_attn.o_proj"};
+  write(config);
+  const Result<Adapter> adapter = load_peft_adapter(dir_.path(), spec, DType::f32);
+  ASSERT_TRUE(adapter) << adapter.status().message();
+  const AdapterMatrix& whole = adapter->layers[0][spec.modules.first_of(Site::whole_o)];
+  ASSERT_EQ(whole.rank, spec.q_size());
+  ASSERT_GT(whole.rank, 18);
+  const auto* const rows = reinterpret_cast<const float*>(adapter->bytes.get() + whole.b_offset);
+  for (std::int64_t row = 0; row < 20; ++row) {
+    std::vector<float> want(static_cast<std::size_t>(whole.b_stride), 0.0F);
+    copy_spread(spread_of_queries(spec.attention()), sizeof(float),
+                reinterpret_cast<const std::byte*>(tensors_[name].values.data() + row * 18),
+                reinterpret_cast<std::byte*>(want.data()));
+    for (std::size_t c = 0; c < want.size(); ++c) {
+      ASSERT_EQ(rows[row * whole.b_stride + static_cast<std::int64_t>(c)], want[c]) << row;
     }
   }
 }

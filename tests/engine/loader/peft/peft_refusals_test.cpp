@@ -47,9 +47,9 @@ TEST_F(PeftAdapter, RefusesBiasesThatDoNotFit) {
   EXPECT_THAT(message_with("lora_bias", true), HasSubstr("NaN"));
   bias = {DType::f32, {17}, std::vector<float>(17, 1.0F)};
   EXPECT_THAT(message_with("lora_bias", true), HasSubstr("[18]"));
-  tensors_.erase(path + ".lora_B.bias");
+  std::erase_if(tensors_, [](const auto& each) { return each.first.ends_with("lora_B.bias"); });
   tensors_[path + ".base_layer.bias"] = {DType::f32, {18}, std::vector<float>(18, 1.0F)};
-  EXPECT_THAT(message_with("bias", "lora_only"), HasSubstr("replace the base's"));
+  EXPECT_THAT(message_with("bias", "lora_only"), HasSubstr("there is a bias for"));
 }
 
 TEST_F(PeftAdapter, RefusesInvocationsThatNoPromptCanHold) {
@@ -174,7 +174,11 @@ TEST_F(PeftAdapter, RefusesAnEmbeddingOfOtherShapes) {
 TEST_F(PeftAdapter, RefusesWholeModulesThatAreMissingOrDoNotFit) {
   add_everywhere({"q_proj"});
   EXPECT_THAT(message_with("modules_to_save", {"lm_head"}), HasSubstr("weight is missing"));
-  EXPECT_THAT(message_with("modules_to_save", {"norm"}), HasSubstr("names norm"));
+  EXPECT_THAT(message_with("modules_to_save", {"norm"}),
+              HasSubstr("model.layers.0.input_layernorm is adapted"));
+  EXPECT_THAT(message_with("modules_to_save", {"rotary_emb"}), HasSubstr("names rotary_emb"));
+  EXPECT_THAT(message_with("modules_to_save", Json(std::vector<std::string>(8193, "norm"))),
+              HasSubstr("8193 names"));
   EXPECT_THAT(message_with("modules_to_save", "lm_head"), HasSubstr("list of names"));
   const std::string head = "base_model.model.lm_head.weight";
   add_matrix(head, base().vocab_size, base().hidden_size);
@@ -297,18 +301,54 @@ TEST_F(PeftAdapter, RefusesTensorsThatDoNotBelong) {
   EXPECT_THAT(refused("base_model.model.lm_head.modules_to_save.weight"),
               HasSubstr("the weight of lm_head"));
   EXPECT_THAT(refused("base_model.model.lm_head.weight"), HasSubstr("the weight of lm_head"));
-  EXPECT_THAT(refused(layer + "self_attn.q_proj.weight"), HasSubstr("not A or B"));
+  EXPECT_THAT(refused(layer + "self_attn.q_proj.weight"), HasSubstr("does not target"));
+  EXPECT_THAT(refused(layer + "input_layernorm.weight"), HasSubstr("does not target"));
   EXPECT_THAT(refused(layer + "lm_head.weight"), HasSubstr("the base does not have"));
   EXPECT_THAT(refused("something"), HasSubstr("not A or B"));
   EXPECT_THAT(refused("model.layers.0.self_attn.q_proj.lora_A.weight"), HasSubstr("two names"));
   EXPECT_THAT(refused("base_model.model..lora_A.weight"), HasSubstr("does not have"));
-  EXPECT_THAT(refused("base_model.model.lora_A.weight"), HasSubstr("not A or B"));
+  EXPECT_THAT(refused("base_model.model.lora_A.weight"), HasSubstr("the base does not have"));
   EXPECT_THAT(refused(layer + "self_attn.v_proj.lora_A.weight"), HasSubstr("does not target"));
   EXPECT_THAT(refused(layer + "self_attn.qkv_proj.lora_A.weight"),
               HasSubstr("the base does not have"));
   EXPECT_THAT(refused("base_model.model.model.layers.3.self_attn.q_proj.lora_A.weight"),
               HasSubstr("model.layers.3.self_attn.q_proj, which the base does not have"));
   EXPECT_THAT(refused(layer + "self_attn.q_proj.lora_A.default.weight"), HasSubstr("two names"));
+}
+
+TEST_F(PeftAdapter, RefusesWholeProjectionsNormsAndBiasesThatDoNotFit) {
+  add_everywhere({"q_proj"});
+  const std::string layer = "base_model.model.model.layers.1.";
+  const auto message_for = [&](const std::string& name, std::vector<std::int64_t> shape,
+                               const std::string& saved) {
+    std::int64_t elements = 1;
+    for (const std::int64_t size : shape) elements *= size;
+    tensors_[name] = {DType::f32, std::move(shape),
+                      std::vector<float>(static_cast<std::size_t>(elements), 1.0F)};
+    return message_with("modules_to_save", {saved});
+  };
+  const std::string norm = "1.input_layernorm";
+  EXPECT_THAT(message_for(layer + "input_layernorm.weight", {19}, norm), HasSubstr("[20]"));
+  EXPECT_THAT(message_for(layer + "input_layernorm.weight", {20, 1}, norm), HasSubstr("[20]"));
+  EXPECT_EQ(message_for(layer + "input_layernorm.weight", {20}, norm), "accepted");
+  tensors_[layer + "input_layernorm.weight"].values[7] = std::numeric_limits<float>::infinity();
+  EXPECT_THAT(message_with("modules_to_save", {norm}),
+              HasSubstr("the weight of model.layers.1.input_layernorm holds a NaN"));
+  tensors_.erase(layer + "input_layernorm.weight");
+  const std::string o_proj = "1.self_attn.o_proj";
+  EXPECT_THAT(message_for(layer + "self_attn.o_proj.weight", {20, 20}, o_proj),
+              HasSubstr("[20, 18]"));
+  EXPECT_EQ(message_for(layer + "self_attn.o_proj.weight", {20, 18}, o_proj), "accepted");
+  Json activated = lora({"q_proj"});
+  activated["modules_to_save"] = {o_proj};
+  activated["alora_invocation_tokens"] = {3};
+  EXPECT_THAT(message(activated), HasSubstr("cannot replace model.layers.1.self_attn.o_proj"));
+  // A module that is saved has no LoRA.
+  EXPECT_THAT(message_for(layer + "self_attn.q_proj.weight", {18, 20}, "1.self_attn.q_proj"),
+              HasSubstr("does not target"));
+  tensors_[layer + "self_attn.o_proj.bias"] = {DType::f32, {20}, std::vector<float>(20, 1.0F)};
+  tensors_.erase(layer + "self_attn.q_proj.weight");
+  EXPECT_THAT(message_with("modules_to_save", {o_proj}), HasSubstr("there is a bias for"));
 }
 
 TEST_F(PeftAdapter, TakesTrainedBiasesThatTheBaseDoesNotHave) {
