@@ -91,8 +91,5 @@ struct Adapter {
 Adapter make_dummy_adapter(const ModelSpec& spec, DType dtype, std::int32_t rank,
                            const std::vector<std::string_view>& modules, std::uint64_t seed,
                            std::span<const Site> whole = {});
-// The rank of a module of such an adapter: the columns of a whole one, otherwise `rank`.
-std::int64_t dummy_rank(const ModelSpec& spec, std::int64_t layer, std::size_t module,
-                        std::int64_t rank);
 
 }  // namespace tandem

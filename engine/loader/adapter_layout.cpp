@@ -92,10 +92,10 @@ Status allocate_bytes(Adapter& adapter, const AllocateBytes& allocate) {
                size_text(adapter.num_bytes));
 }
 
-// The modules of the embedding and the head are a layer's last ones (ModuleTable). A digest names
-// those that are there, so that adapters without them keep the digests that registries hold from
-// releases without these modules.
-constexpr std::size_t kOuterModules = 6;
+// The modules of the embedding and the head, one at each of their sites, are a layer's last ones
+// (ModuleTable). A digest names those that are there, so that adapters without them keep the
+// digests that registries hold from releases without these modules.
+constexpr std::size_t kOuterModules = kMaxSites - static_cast<std::size_t>(Site::whole_embedding);
 
 AdapterDigest::AdapterDigest(const Adapter& layout)
     : num_bytes_(layout.num_bytes), num_pieces_((num_bytes_ + kPieceBytes - 1) / kPieceBytes) {

@@ -301,11 +301,11 @@ Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const Mo
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     for (std::size_t module = 0; module < spec.modules.size(); ++module) {
       if (module_out(spec, layer, module) == 0) continue;
-      if (const AdaptedModule& row = spec.modules[module]; row.is_whole()) {
+      if (spec.modules[module].is_whole()) {
         std::string path = module_path(spec, layer, module);
         const bool saved = is_saved(peft, spellings_of(spec, path));
-        plan.push_back(
-            {layer, module, std::move(path), false, row.width(spec, spec.layer(layer)), 1, saved});
+        plan.push_back({layer, module, std::move(path), false,
+                        module_rank(spec, layer, module, peft.rank), 1, saved});
         continue;
       }
       if (spec.modules[module].by_token) {
