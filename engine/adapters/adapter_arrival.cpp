@@ -69,8 +69,8 @@ Result<std::byte*> AdapterArrival::begin(Attempt& attempt, const Adapter& layout
                  "its layout differs from the one that was announced");
   }
   TANDEM_ASSIGN(attempt.bytes, store_.host_->take(store_.with_words(layout.num_bytes)));
-  attempt.reading =
-      std::make_shared<AdapterReading>(layout, attempt.bytes.get(), store_.next_generation());
+  attempt.reading = std::make_shared<AdapterReading>(layout, attempt.bytes.get(),
+                                                     store_.reader_->next_generation());
   attempt.adapter = served_;
   if (served_ == nullptr) {
     Adapter contents = layout;
@@ -131,7 +131,7 @@ std::weak_ptr<const ServedAdapter> AdapterArrival::settle(const std::string& pat
   served_->home().set_folder({path, nullptr});
   if (lead_.count() > 0 && proven_) store_.early_arrivals_.fetch_add(1, std::memory_order_relaxed);
   served_->home().end_reading({});
-  if (store_.find(name_) != served_) served_->retire();
+  if (store_.find(name_) != served_) store_.retire(served_);
   std::weak_ptr<const ServedAdapter> reader = served_;
   served_.reset();
   store_.tell();
@@ -141,7 +141,7 @@ std::weak_ptr<const ServedAdapter> AdapterArrival::settle(const std::string& pat
 void AdapterArrival::fail(const Status& why) noexcept {
   if (served_ == nullptr) return;
   store_.hide(served_);
-  served_->retire();
+  store_.retire(served_);
   served_->home().end_reading(copy_of(why));
   served_.reset();
   store_.tell();

@@ -113,6 +113,23 @@ TEST_F(ArrivingAdapters, AreToldToBeLostWhereTheSenderStaysSilent) {
   EXPECT_FALSE(is_named());
 }
 
+TEST_F(ArrivingAdapters, TakeTheSetsThatTheyAreInWithThemWhenTheyFail) {
+  Sender dies(right_, dir_.path() / "incoming");
+  auto reading = read(dies);
+  dies.send(dies.left() - 1);
+  ASSERT_TRUE(wait_until_shown());
+  GenerationRequest twice = request();
+  twice.adapter.clear();
+  twice.adapters = {{"a", 2}};
+  const auto generation = engine_->submit(std::move(twice)).value();
+  EXPECT_EQ(engine_->adapter_store().sums().size(), 1U);
+  dies.writing->end({StatusCode::unavailable, "it broke off"});
+  EXPECT_FALSE(reading.get().ok());
+  arrival_->fail({StatusCode::unavailable, "nobody gives it"});
+  EXPECT_FALSE(collect(*generation)[0].error.ok());
+  EXPECT_THAT(engine_->adapter_store().sums(), IsEmpty());
+}
+
 TEST_F(ArrivingAdapters, AreNobodysWhereTheOnlyOneLies) {
   Sender lies(wrong_, dir_.path() / "incoming");
   auto reading = read(lies);
