@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/file/folder.h"
 #include "base/status_copy.h"
 #include "engine/adapters/adapter_strips.h"
 #include "engine/loader/peft/peft_reader.h"
@@ -64,10 +65,13 @@ Result<std::byte*> AdapterArrival::begin(Attempt& attempt, const Adapter& layout
     return invalid("its folder holds {} bytes of weights, and should hold {}", layout.num_bytes,
                    bytes_);
   }
-  if (served_ != nullptr && !same_layout(served_->contents(), layout)) {
+  TANDEM_ASSIGN(std::shared_ptr<const Tokenizer> tokenizer, store_.read_tokenizer(name_, layout));
+  if (served_ != nullptr &&
+      (!same_layout(served_->contents(), layout) || served_->tokenizer() != tokenizer)) {
     return error(StatusCode::resource_exhausted,
-                 "its layout differs from the one that was announced");
+                 "its layout or its tokenizer differs from the one that came first");
   }
+  TANDEM_ASSIGN(Folder folder, Folder::open(layout.path));
   TANDEM_ASSIGN(attempt.bytes, store_.host_->take(store_.with_words(layout.num_bytes)));
   attempt.reading = std::make_shared<AdapterReading>(layout, attempt.bytes.get(),
                                                      store_.reader_->next_generation());
@@ -77,11 +81,12 @@ Result<std::byte*> AdapterArrival::begin(Attempt& attempt, const Adapter& layout
     contents.path.clear();  // the path is not known yet
     contents.digest = digest_;
     Adapter part = device_layout(layout, store_.spec_, store_.options_.num_devices);
-    attempt.adapter =
-        std::make_shared<ServedAdapter>(name_, std::move(contents), std::move(part),
-                                        /*pinned=*/false, /*reloadable=*/true, store_.host_);
+    attempt.adapter = std::make_shared<ServedAdapter>(name_, std::move(contents), std::move(part),
+                                                      /*pinned=*/false, /*reloadable=*/true,
+                                                      store_.host_, std::move(tokenizer));
     attempt.adapter->home().begin_arriving();
   }
+  attempt.adapter->home().set_arriving_folder(std::make_shared<const Folder>(std::move(folder)));
   return attempt.bytes.get();
 }
 

@@ -1,10 +1,11 @@
 #include "engine/adapters/adapter_store.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "base/file/folder.h"
 #include "base/log/log.h"
 #include "engine/adapters/adapter_strips.h"
 #include "engine/adapters/base_name.h"
@@ -14,16 +15,20 @@
 namespace tandem {
 namespace {
 
-Result<std::string> read_beside_weights(const std::string& folder, const std::string& file,
+// Subfolders are refused, as they would be another way out of the folder.
+Result<std::string> read_beside_weights(const Folder& folder, const std::string& file,
                                         const LinkRule& links) {
-  constexpr std::uint64_t kMaxBytes = 64U << 20;
-  // Subfolders are refused, as they would be another way out of the folder.
   if (file.find('/') != std::string::npos) {
     return error(StatusCode::not_found, "{}: an adapter's files lie in its folder itself", file);
   }
+  TANDEM_ASSIGN(const File opened, folder.open_file(file, links));
+  return read_text(opened, kMaxBesideBytes);
+}
+
+Result<std::string> read_beside_weights(const std::string& folder, const std::string& file,
+                                        const LinkRule& links) {
   TANDEM_ASSIGN(const Folder place, Folder::open(folder));
-  TANDEM_ASSIGN(const File opened, place.open_file(file, links));
-  return read_text(opened, kMaxBytes);
+  return read_beside_weights(place, file, links);
 }
 
 }  // namespace
@@ -258,9 +263,15 @@ std::vector<AdapterLease> AdapterStore::list() const {
 
 AdapterFolder AdapterStore::folder_of(const std::string& name) const {
   const AdapterLease lease = find(name);
-  if (lease == nullptr || lease->path().empty()) return {};  // an empty path: made in memory
-  return {std::weak_ptr<const void>(lease),
-          [path = lease->path(), links = options_.links](const std::string& file) {
+  if (lease == nullptr) return {};
+  const std::weak_ptr<const void> loaded = lease->home().folder_identity();
+  if (const auto arriving = lease->home().arriving_folder(); arriving != nullptr) {
+    return {loaded, [arriving, links = options_.links](const std::string& file) {
+              return read_beside_weights(*arriving, file, links);
+            }};
+  }
+  if (lease->path().empty()) return {};  // made in memory
+  return {loaded, [path = lease->path(), links = options_.links](const std::string& file) {
             return read_beside_weights(path, file, links);
           }};
 }
@@ -270,40 +281,50 @@ AdapterFolder AdapterStore::folder_of(const std::string& name) const {
 Result<AdapterFile> AdapterStore::open_file(const std::string& digest,
                                             std::string_view file) const {
   const bool is_config = file == kPeftConfigName;
-  if (!is_config && file != kPeftWeightsName) {
-    return error(StatusCode::not_found, "an adapter's files are {} and {}", kPeftConfigName,
-                 kPeftWeightsName);
+  const bool is_beside = std::ranges::find(kFilesBeside, file) != kFilesBeside.end();
+  if (!is_config && !is_beside && file != kPeftWeightsName) {
+    return error(StatusCode::not_found, "an adapter's files are {}, {} and {}", kPeftConfigName,
+                 kPeftWeightsName, fmt::join(kFilesBeside, ", "));
   }
   Status status = error(StatusCode::not_found, "no adapter here has the digest {}", digest);
   for (const AdapterLease& lease : list()) {
     if (lease->contents().digest != digest) continue;
     const AdapterHome::Folder folder = lease->home().folder();
     if (folder.path.empty()) continue;  // made in memory
-    if (lease->tokenizer() != nullptr) {
-      status = error(StatusCode::not_found,
-                     "the adapter with the digest {} has a tokenizer of its own, which is not sent",
-                     digest);
-      continue;
-    }
     Result<Folder> place = Folder::open(folder.path);
     if (!place) {
       status = place.status();
       continue;
     }
-    Result<File> opened =
-        place->open_file(is_config ? kPeftConfigName : kPeftWeightsName, options_.links);
+    if (file == kTokenizerName) {
+      status = check_tokenizer(*place, *lease);
+      if (!status) continue;
+    }
+    Result<File> opened = place->open_file(std::string(file), options_.links);
     status = opened.status();
     if (!opened) continue;
     TANDEM_ASSIGN(const FileIdentity now, opened->identity());
     const FileIdentity* const before =
-        folder.source == nullptr ? &now
-                                 : (is_config ? &folder.source->config : &folder.source->weights);
+        folder.source == nullptr || is_beside
+            ? &now
+            : (is_config ? &folder.source->config : &folder.source->weights);
     if (now == *before) return AdapterFile{*std::move(opened), now};
     status = error(StatusCode::not_found,
                    "the files of the adapter with the digest {} have changed since they were read",
                    digest);
   }
   return status;
+}
+
+// Ok: the folder has the tokenizer of the adapter's requests. not_found: they have the base's.
+Status AdapterStore::check_tokenizer(const Folder& folder, const ServedAdapter& adapter) const {
+  if (adapter.tokenizer() == nullptr) {
+    return error(StatusCode::not_found, "the adapter has the tokenizer of the base");
+  }
+  const Result<std::string> text = read_beside_weights(folder, kTokenizerName, options_.links);
+  const auto found = text ? tokenizers_->find(*text) : text.status();
+  if (found && *found == adapter.tokenizer()) return {};
+  return invalid("{} has changed since the adapter was read", kTokenizerName);
 }
 
 }  // namespace tandem

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/file/file.h"
+#include "base/file/folder.h"
 #include "base/status.h"
 #include "cpu_lora/topology/plan/reader_plan.h"
 #include "engine/adapters/adapter_reader.h"
@@ -121,6 +122,7 @@ class AdapterStore {
   Result<std::shared_ptr<const Tokenizer>> read_tokenizer(const std::string& name,
                                                           const Adapter& adapter);
   Status check(const std::string& name, const Adapter& adapter) const;
+  Status check_tokenizer(const Folder& folder, const ServedAdapter& adapter) const;
   std::size_t with_words(std::size_t num_bytes) const;
   void warn_of_other_base(const std::string& name, const Adapter& adapter);
   void tell() const {
