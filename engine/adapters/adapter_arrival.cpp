@@ -80,6 +80,7 @@ Result<std::byte*> AdapterArrival::begin(Attempt& attempt, const Adapter& layout
     Adapter contents = layout;
     contents.path.clear();  // the path is not known yet
     contents.digest = digest_;
+    contents.end_tokens = store_.read_end_tokens(layout, tokenizer.get());
     Adapter part = device_layout(layout, store_.spec_, store_.options_.num_devices);
     attempt.adapter = std::make_shared<ServedAdapter>(name_, std::move(contents), std::move(part),
                                                       /*pinned=*/false, /*reloadable=*/true,

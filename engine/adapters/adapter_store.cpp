@@ -9,6 +9,7 @@
 #include "base/log/log.h"
 #include "engine/adapters/adapter_strips.h"
 #include "engine/adapters/base_name.h"
+#include "engine/loader/end_token.h"
 #include "engine/loader/peft/peft_source.h"
 #include "shm/region.h"
 
@@ -88,6 +89,7 @@ Status AdapterStore::load(const std::string& name, const std::string& path, bool
                    adapter->digest, digest);
   }
   TANDEM_ASSIGN(std::shared_ptr<const Tokenizer> tokenizer, read_tokenizer(name, *adapter));
+  adapter->end_tokens = read_end_tokens(*adapter, tokenizer.get());
   warn_of_other_base(name, *adapter);
   return publish(name, *std::move(adapter), std::move(tokenizer), true, in_place, pinned, prepare);
 }
@@ -112,6 +114,21 @@ Result<std::shared_ptr<const Tokenizer>> AdapterStore::read_tokenizer(const std:
                                 std::max(adapter.vocab_size, std::int64_t{spec_.vocab_size})));
   if (*found != nullptr) log::info("adapter '{}' has a tokenizer of its own", name);
   return found;
+}
+
+// The end token that the adapter's folder names, unless the base's texts end with it, too.
+std::vector<TokenId> AdapterStore::read_end_tokens(const Adapter& adapter,
+                                                   const Tokenizer* own) const {
+  if (options_.tokenizer == nullptr) return {};
+  const std::optional<std::string> name = read_end_token([&](const std::string& file) {
+    return read_beside_weights(adapter.path, file, options_.links);
+  });
+  if (!name) return {};
+  const auto id = (own == nullptr ? *options_.tokenizer : *own).token_to_id(*name);
+  const std::int64_t tokens = std::max(adapter.vocab_size, std::int64_t{spec_.vocab_size});
+  const bool is_own = id && *id < tokens &&
+                      std::ranges::find(spec_.eos_token_ids, *id) == spec_.eos_token_ids.end();
+  return is_own ? std::vector<TokenId>{*id} : std::vector<TokenId>();
 }
 
 // Only warns, as people rename folders. An adapter that does not fit the base's shape is refused
@@ -171,7 +188,8 @@ Status AdapterStore::publish(const std::string& name, Adapter adapter,
   TANDEM_TRY(check(name, adapter));
   const AdapterLease holder = find(name);
   const bool same = holder != nullptr && holder->contents().digest == adapter.digest;
-  if (same && holder->tokenizer() == tokenizer && holder->pinned() == pinned &&
+  if (same && holder->tokenizer() == tokenizer &&
+      holder->contents().end_tokens == adapter.end_tokens && holder->pinned() == pinned &&
       !holder->home().is_arriving()) {
     if (reloadable) holder->home().set_folder({adapter.path, adapter.source});
     return {};

@@ -121,6 +121,7 @@ class AdapterStore {
                  bool pinned, const Prepare& prepare);
   Result<std::shared_ptr<const Tokenizer>> read_tokenizer(const std::string& name,
                                                           const Adapter& adapter);
+  std::vector<TokenId> read_end_tokens(const Adapter& adapter, const Tokenizer* own) const;
   Status check(const std::string& name, const Adapter& adapter) const;
   Status check_tokenizer(const Folder& folder, const ServedAdapter& adapter) const;
   std::size_t with_words(std::size_t num_bytes) const;

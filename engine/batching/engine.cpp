@@ -271,7 +271,10 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
     return invalid("the base model has no head that writes text; it serves /v1/embeddings{}",
                    score_ == nullptr ? "" : " and /v1/classify");
   }
+  context->end_tokens = config.eos_token_ids;
   if (context->adapter != nullptr) {
+    const std::vector<TokenId>& own = context->adapter->contents().end_tokens;
+    context->end_tokens.insert(context->end_tokens.end(), own.begin(), own.end());
     context->tokenizer = context->adapter->tokenizer();
     context->score = context->adapter->contents().score;
     const std::optional<std::int64_t> from =
@@ -292,13 +295,13 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
   TANDEM_TRY(check_before(request, vocab_size));
   std::shared_ptr<const TokenRules> rules;
   if (request.max_tokens > 0) {
-    rules = TokenRules::of(request, static_cast<std::int32_t>(vocab_size), config.eos_token_ids);
+    rules = TokenRules::of(request, static_cast<std::int32_t>(vocab_size), context->end_tokens);
   }
   // Earlier output is processed on this thread, where no other request waits for it.
   TANDEM_ASSIGN(
       Continuations continuations,
       make_continuations(request, context->tokenizer == nullptr ? *tokenizer_ : *context->tokenizer,
-                         config.eos_token_ids, rules, vocab_size));
+                         context->end_tokens, rules, vocab_size));
   context->lead = -1;
   std::int32_t num_open = 0;
   for (std::int32_t i = 0; i < request.n; ++i) {

@@ -73,6 +73,8 @@ struct Adapter {
   std::int64_t vocab_size = 0;  // 0: the base's
   bool has_bias = false;        // at least one matrix has
   SiteRanks site_ranks = {};    // the maximum over all layers
+  // Tokens that end the adapter's texts, beside the base's. Not part of the digest.
+  std::vector<TokenId> end_tokens;
   // An activated LoRA acts from the start of the last occurrence of these tokens in the prompt on,
   // and on no token of a prompt without one. Empty: it acts on all tokens.
   std::vector<TokenId> invocation;
