@@ -16,10 +16,6 @@
 
 namespace tandem {
 
-// True if `own` has the base's tokens, other than special ones, and perhaps more: what is compiled
-// for the base's tokens then holds for it.
-bool keeps_tokens(const Tokenizer& own, const Tokenizer& base);
-
 // Thread-safe.
 class AdapterTokenizers {
  public:
