@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/file/folder.h"
 #include "base/status_copy.h"
 #include "engine/adapters/adapter_strips.h"
 #include "engine/loader/peft/peft_reader.h"
@@ -64,24 +65,29 @@ Result<std::byte*> AdapterArrival::begin(Attempt& attempt, const Adapter& layout
     return invalid("its folder holds {} bytes of weights, and should hold {}", layout.num_bytes,
                    bytes_);
   }
-  if (served_ != nullptr && !same_layout(served_->contents(), layout)) {
+  TANDEM_ASSIGN(std::shared_ptr<const Tokenizer> tokenizer, store_.read_tokenizer(name_, layout));
+  if (served_ != nullptr &&
+      (!same_layout(served_->contents(), layout) || served_->tokenizer() != tokenizer)) {
     return error(StatusCode::resource_exhausted,
-                 "its layout differs from the one that was announced");
+                 "its layout or its tokenizer differs from the one that came first");
   }
+  TANDEM_ASSIGN(Folder folder, Folder::open(layout.path));
   TANDEM_ASSIGN(attempt.bytes, store_.host_->take(store_.with_words(layout.num_bytes)));
-  attempt.reading =
-      std::make_shared<AdapterReading>(layout, attempt.bytes.get(), store_.next_generation());
+  attempt.reading = std::make_shared<AdapterReading>(layout, attempt.bytes.get(),
+                                                     store_.reader_->next_generation());
   attempt.adapter = served_;
   if (served_ == nullptr) {
     Adapter contents = layout;
     contents.path.clear();  // the path is not known yet
     contents.digest = digest_;
+    contents.end_tokens = store_.read_end_tokens(layout, tokenizer.get());
     Adapter part = device_layout(layout, store_.spec_, store_.options_.num_devices);
-    attempt.adapter =
-        std::make_shared<ServedAdapter>(name_, std::move(contents), std::move(part),
-                                        /*pinned=*/false, /*reloadable=*/true, store_.host_);
+    attempt.adapter = std::make_shared<ServedAdapter>(name_, std::move(contents), std::move(part),
+                                                      /*pinned=*/false, /*reloadable=*/true,
+                                                      store_.host_, std::move(tokenizer));
     attempt.adapter->home().begin_arriving();
   }
+  attempt.adapter->home().set_arriving_folder(std::make_shared<const Folder>(std::move(folder)));
   return attempt.bytes.get();
 }
 
@@ -131,7 +137,7 @@ std::weak_ptr<const ServedAdapter> AdapterArrival::settle(const std::string& pat
   served_->home().set_folder({path, nullptr});
   if (lead_.count() > 0 && proven_) store_.early_arrivals_.fetch_add(1, std::memory_order_relaxed);
   served_->home().end_reading({});
-  if (store_.find(name_) != served_) served_->retire();
+  if (store_.find(name_) != served_) store_.retire(served_);
   std::weak_ptr<const ServedAdapter> reader = served_;
   served_.reset();
   store_.tell();
@@ -141,7 +147,7 @@ std::weak_ptr<const ServedAdapter> AdapterArrival::settle(const std::string& pat
 void AdapterArrival::fail(const Status& why) noexcept {
   if (served_ == nullptr) return;
   store_.hide(served_);
-  served_->retire();
+  store_.retire(served_);
   served_->home().end_reading(copy_of(why));
   served_.reset();
   store_.tell();

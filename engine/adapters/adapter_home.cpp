@@ -68,6 +68,13 @@ AdapterHome::Folder AdapterHome::folder() const {
 void AdapterHome::set_folder(Folder folder) {
   const std::lock_guard lock(mutex_);
   folder_ = std::move(folder);
+  folder_identity_ = std::make_shared<char>();
+  arriving_folder_ = nullptr;
+}
+
+std::shared_ptr<const void> AdapterHome::folder_identity() const {
+  const std::lock_guard lock(mutex_);
+  return folder_identity_;
 }
 
 void AdapterHome::set_source(const Folder& seen) {
@@ -139,6 +146,16 @@ void AdapterHome::drop_bad_copy(HostTier::Id bad) noexcept {
 void AdapterHome::begin_arriving() {
   const std::lock_guard lock(mutex_);
   reading_ = arriving_ = true;
+}
+
+void AdapterHome::set_arriving_folder(std::shared_ptr<const ::tandem::Folder> folder) {
+  const std::lock_guard lock(mutex_);
+  arriving_folder_ = std::move(folder);
+}
+
+std::shared_ptr<const ::tandem::Folder> AdapterHome::arriving_folder() const {
+  const std::lock_guard lock(mutex_);
+  return arriving_folder_;
 }
 
 bool AdapterHome::is_arriving() const {

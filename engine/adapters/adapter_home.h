@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/file/folder.h"
 #include "base/status.h"
 #include "engine/adapters/adapter_reading.h"
 #include "engine/adapters/host_tier.h"
@@ -63,6 +64,8 @@ class AdapterHome {
   Folder folder() const;
   void set_folder(Folder folder);       // another folder with the same contents
   void set_source(const Folder& seen);  // unless the path has changed since
+  // Another one after each set_folder(), as the files beside the weights may have changed.
+  std::shared_ptr<const void> folder_identity() const;
 
   // The copy in the host tier, which becomes the most recently used.
   Copy copy() const;
@@ -77,6 +80,10 @@ class AdapterHome {
   // that used it then start anew. Call it before others see the adapter.
   void begin_arriving();
   bool is_arriving() const;
+  // The folder that is being filled, which has the files beside the weights and may get another
+  // path; null after set_folder().
+  void set_arriving_folder(std::shared_ptr<const ::tandem::Folder> folder);
+  std::shared_ptr<const ::tandem::Folder> arriving_folder() const;
   // Discards a copy that was put here with a reading.
   void take_back(Status why) noexcept;
   // Ends the reading of the folder. A copy that was put here with a reading is complete, or is
@@ -98,6 +105,8 @@ class AdapterHome {
 
   mutable std::mutex mutex_;  // guards the members below
   Folder folder_;
+  std::shared_ptr<const void> folder_identity_ = std::make_shared<char>();
+  std::shared_ptr<const ::tandem::Folder> arriving_folder_;
   HostTier::Id host_id_ = 0;
   std::shared_ptr<AdapterReading> reading_copy_;  // of the copy in the host tier, until it ends
   bool reading_ = false;                          // requested from the disk thread, or arriving_

@@ -1,11 +1,11 @@
 #include "engine/adapters/adapter_sets.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "engine/adapters/adapter_reading.h"
 #include "engine/adapters/adapter_strips.h"
-#include "engine/service/generation.h"
 
 namespace tandem {
 namespace {
@@ -33,7 +33,30 @@ std::vector<SummedAdapter> parts_of_set(const std::vector<ScaledAdapter>& adapte
   return parts;
 }
 
-Result<AdapterLease> AdapterSets::find(std::vector<ScaledAdapter> adapters, bool* changed) {
+Result<AdapterLease> AdapterSets::find(std::span<const AdapterPart> parts, const Lookup& lookup,
+                                       bool* changed) {
+  if (parts.empty() || parts.size() > kMostAdapterParts) {
+    return invalid("a request takes 1 to {} adapters, not {}", kMostAdapterParts, parts.size());
+  }
+  std::vector<ScaledAdapter> adapters;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const auto& [name, scale] = parts[i];
+    if (!std::isfinite(scale)) return invalid("the scale of adapter '{}' is not finite", name);
+    if (std::ranges::find(parts.first(i), name, &AdapterPart::name) != parts.first(i).end()) {
+      return invalid("adapter '{}' is given twice", name);
+    }
+    AdapterLease adapter = lookup(name);
+    if (adapter == nullptr) {
+      return error(StatusCode::not_found, "adapter '{}' is not loaded", name);
+    }
+    if (scale != 0) adapters.push_back({std::move(adapter), scale});
+  }
+  if (adapters.empty()) return AdapterLease();
+  if (adapters.size() == 1 && adapters.front().scale == 1) return adapters.front().adapter;
+  return find_or_make(std::move(adapters), changed);
+}
+
+Result<AdapterLease> AdapterSets::find_or_make(std::vector<ScaledAdapter> adapters, bool* changed) {
   // One order, as sums in others would differ in their roundings and be cached apart.
   std::ranges::sort(adapters, {}, [](const ScaledAdapter& each) { return each.adapter->name(); });
   const std::lock_guard lock(mutex_);

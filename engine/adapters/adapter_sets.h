@@ -6,8 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,6 +19,7 @@
 #include "engine/adapters/served_adapter.h"
 #include "engine/loader/adapter_sum.h"
 #include "engine/model/spec/model_spec.h"
+#include "engine/service/generation.h"
 
 namespace tandem {
 
@@ -31,10 +35,13 @@ class AdapterSets {
               std::shared_ptr<HostTier> host)
       : spec_(&spec), max_rank_(max_rank), num_devices_(num_devices), host_(std::move(host)) {}
 
-  // The set of these adapters with these scales, whatever their order, made if there is none yet.
-  // `changed`, if not null, is set if another one was retired for it. invalid_argument: they have
-  // no sum, or none that fits into the host tier.
-  Result<AdapterLease> find(std::vector<ScaledAdapter> adapters, bool* changed = nullptr);
+  using Lookup = std::function<AdapterLease(const std::string& name)>;  // null: no such adapter
+  // The set of these adapters with these scales, whatever their order, made if there is none yet;
+  // the adapter itself if it is one with a scale of 1; null if no scale but 0 is left. `changed`,
+  // if not null, is set if another set was retired for it. not_found names an adapter that is not
+  // there. invalid_argument: they have no sum, or none that fits into the host tier.
+  Result<AdapterLease> find(std::span<const AdapterPart> parts, const Lookup& lookup,
+                            bool* changed = nullptr);
 
   // Retires the sets of adapters that are retired.
   void forget_retired();
@@ -42,6 +49,7 @@ class AdapterSets {
   std::vector<AdapterLease> list() const;  // most recently used last
 
  private:
+  Result<AdapterLease> find_or_make(std::vector<ScaledAdapter> adapters, bool* changed);
   Result<AdapterLease> make(std::vector<ScaledAdapter> adapters) const;
 
   const ModelSpec* spec_;

@@ -1,58 +1,35 @@
 #include "engine/adapters/adapter_store.h"
 
-#include <pthread.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cmath>
 #include <cstring>
-#include <exception>
 #include <utility>
 
-#include "base/check.h"
-#include "base/file/folder.h"
 #include "base/log/log.h"
-#include "base/threads/thread_cpus.h"
 #include "engine/adapters/adapter_strips.h"
 #include "engine/adapters/base_name.h"
-#include "engine/loader/adapter_layout.h"
-#include "engine/loader/adapter_sum.h"
+#include "engine/loader/end_token.h"
 #include "engine/loader/peft/peft_source.h"
 #include "shm/region.h"
 
 namespace tandem {
 namespace {
 
-// Copies in flight release their bytes within the time of a load; a longer wait is not worth it.
-constexpr auto kHeldTimeout = std::chrono::seconds(10);
-
-// Takes bytes as soon as there is room; ends at once when the store is stopped. `turn`, if any, is
-// locked for each attempt, unlocked during waits, and kept locked on return.
-Result<AdapterBytes> take_when_free(HostTier& host, std::size_t bytes,
-                                    std::unique_lock<std::mutex>* turn = nullptr) {
-  const auto deadline = std::chrono::steady_clock::now() + kHeldTimeout;
-  while (true) {
-    const std::uint64_t counted = host.room().count();
-    if (turn != nullptr) turn->lock();
-    bool retry = false;
-    Result<AdapterBytes> taken = host.take(bytes, &retry);
-    if (taken || !retry) return taken;
-    if (turn != nullptr) turn->unlock();
-    if (!host.room().wait(counted, deadline)) return taken;
+// Subfolders are refused, as they would be another way out of the folder.
+Result<std::string> read_beside_weights(const Folder& folder, const std::string& file,
+                                        const LinkRule& links) {
+  if (file.find('/') != std::string::npos) {
+    return error(StatusCode::not_found, "{}: an adapter's files lie in its folder itself", file);
   }
+  TANDEM_ASSIGN(const File opened, folder.open_file(file, links));
+  return read_text(opened, kMaxBesideBytes);
 }
 
 Result<std::string> read_beside_weights(const std::string& folder, const std::string& file,
                                         const LinkRule& links) {
-  constexpr std::uint64_t kMaxBytes = 64U << 20;
-  // Subfolders are refused, as they would be another way out of the folder.
-  if (file.find('/') != std::string::npos) {
-    return error(StatusCode::not_found, "{}: an adapter's files lie in its folder itself", file);
-  }
   TANDEM_ASSIGN(const Folder place, Folder::open(folder));
-  TANDEM_ASSIGN(const File opened, place.open_file(file, links));
-  return read_text(opened, kMaxBytes);
+  return read_beside_weights(place, file, links);
 }
 
 }  // namespace
@@ -79,7 +56,10 @@ Result<std::unique_ptr<AdapterStore>> AdapterStore::create(Device& device, const
       device.info().is_cuda ? std::min(options.max_rank, kMostOnGpu) : options.max_rank;
   store->sets_ =
       std::make_unique<AdapterSets>(store->spec_, most, options.num_devices, store->host_);
-  store->reader_ = std::thread([raw = store.get()] { raw->read_loop(); });
+  store->reader_ = std::make_unique<AdapterReader>(
+      store->spec_, store->host_,
+      AdapterReaderOptions{options.now_ns, options.links, options.cold_starts, options.readers},
+      [raw = store.get()] { raw->tell(); });
   return store;
 }
 
@@ -88,13 +68,8 @@ AdapterStore::~AdapterStore() {
 }
 
 void AdapterStore::stop() {
-  {
-    const std::lock_guard lock(reads_mutex_);
-    stopping_ = true;
-  }
-  reads_changed_.notify_one();
   if (host_ != nullptr) host_->room().end();
-  if (reader_.joinable()) reader_.join();
+  if (reader_ != nullptr) reader_->stop();
 }
 
 Status AdapterStore::load(const std::string& name, const std::string& path, bool in_place,
@@ -102,7 +77,7 @@ Status AdapterStore::load(const std::string& name, const std::string& path, bool
   std::unique_lock turn(load_mutex_, std::defer_lock);
   Result<Adapter> adapter = load_peft_adapter(
       path, spec_, dtype_,
-      [&](std::size_t bytes) { return take_when_free(*host_, with_words(bytes), &turn); },
+      [&](std::size_t bytes) { return host_->take_when_free(with_words(bytes), &turn); },
       options_.now_ns(), options_.links);
   if (!adapter) {
     // The client gets the message, but need not learn where folders are.
@@ -114,6 +89,7 @@ Status AdapterStore::load(const std::string& name, const std::string& path, bool
                    adapter->digest, digest);
   }
   TANDEM_ASSIGN(std::shared_ptr<const Tokenizer> tokenizer, read_tokenizer(name, *adapter));
+  adapter->end_tokens = read_end_tokens(*adapter, tokenizer.get());
   warn_of_other_base(name, *adapter);
   return publish(name, *std::move(adapter), std::move(tokenizer), true, in_place, pinned, prepare);
 }
@@ -140,6 +116,21 @@ Result<std::shared_ptr<const Tokenizer>> AdapterStore::read_tokenizer(const std:
   return found;
 }
 
+// The end token that the adapter's folder names, unless the base's texts end with it, too.
+std::vector<TokenId> AdapterStore::read_end_tokens(const Adapter& adapter,
+                                                   const Tokenizer* own) const {
+  if (options_.tokenizer == nullptr) return {};
+  const std::optional<std::string> name = read_end_token([&](const std::string& file) {
+    return read_beside_weights(adapter.path, file, options_.links);
+  });
+  if (!name) return {};
+  const auto id = (own == nullptr ? *options_.tokenizer : *own).token_to_id(*name);
+  const std::int64_t tokens = std::max(adapter.vocab_size, std::int64_t{spec_.vocab_size});
+  const bool is_own = id && *id < tokens &&
+                      std::ranges::find(spec_.eos_token_ids, *id) == spec_.eos_token_ids.end();
+  return is_own ? std::vector<TokenId>{*id} : std::vector<TokenId>();
+}
+
 // Only warns, as people rename folders. An adapter that does not fit the base's shape is refused
 // elsewhere.
 void AdapterStore::warn_of_other_base(const std::string& name, const Adapter& adapter) {
@@ -164,7 +155,7 @@ std::size_t AdapterStore::with_words(std::size_t num_bytes) const {
 Status AdapterStore::add(const std::string& name, Adapter adapter, bool in_place, bool pinned,
                          const Prepare& prepare) {
   std::unique_lock turn(load_mutex_, std::defer_lock);
-  TANDEM_ASSIGN(const AdapterBytes bytes, take_when_free(*host_, adapter.num_bytes, &turn));
+  TANDEM_ASSIGN(const AdapterBytes bytes, host_->take_when_free(adapter.num_bytes, &turn));
   std::memcpy(bytes.get(), adapter.bytes.get(), adapter.num_bytes);
   adapter.bytes = bytes;
   return publish(name, std::move(adapter), nullptr, false, in_place, pinned, prepare);
@@ -197,7 +188,8 @@ Status AdapterStore::publish(const std::string& name, Adapter adapter,
   TANDEM_TRY(check(name, adapter));
   const AdapterLease holder = find(name);
   const bool same = holder != nullptr && holder->contents().digest == adapter.digest;
-  if (same && holder->tokenizer() == tokenizer && holder->pinned() == pinned &&
+  if (same && holder->tokenizer() == tokenizer &&
+      holder->contents().end_tokens == adapter.end_tokens && holder->pinned() == pinned &&
       !holder->home().is_arriving()) {
     if (reloadable) holder->home().set_folder({adapter.path, adapter.source});
     return {};
@@ -222,12 +214,15 @@ Status AdapterStore::publish(const std::string& name, Adapter adapter,
     const std::lock_guard lock(names_mutex_);
     names_[name] = served;
   }
-  if (holder != nullptr) {
-    holder->retire();
-    sets_->forget_retired();
-    tell();
-  }
+  if (holder != nullptr) retire(holder);
   return {};
+}
+
+void AdapterStore::retire(AdapterLease adapter) {
+  adapter->retire();
+  sets_->forget_retired();
+  adapter.reset();
+  tell();
 }
 
 Status AdapterStore::unload(const std::string& name) {
@@ -241,10 +236,7 @@ Status AdapterStore::unload(const std::string& name) {
     last = std::move(it->second);
     names_.erase(it);
   }
-  last->retire();
-  sets_->forget_retired();
-  last.reset();
-  tell();
+  retire(std::move(last));
   return {};
 }
 
@@ -266,12 +258,6 @@ void AdapterStore::hide(const AdapterLease& adapter) {
   if (it != names_.end() && it->second == adapter) names_.erase(it);
 }
 
-// Skips 0, which words hold before any reading.
-std::uint32_t AdapterStore::next_generation() {
-  const std::uint32_t next = generation_.fetch_add(1, std::memory_order_relaxed) + 1;
-  return next != 0 ? next : next_generation();
-}
-
 AdapterLease AdapterStore::find(const std::string& name) const {
   const std::lock_guard lock(names_mutex_);
   const auto it = names_.find(name);
@@ -279,27 +265,9 @@ AdapterLease AdapterStore::find(const std::string& name) const {
 }
 
 Result<AdapterLease> AdapterStore::find_sum(std::span<const AdapterPart> parts) {
-  if (parts.empty() || parts.size() > kMostAdapterParts) {
-    return invalid("a request takes 1 to {} adapters, not {}", kMostAdapterParts, parts.size());
-  }
-  std::vector<ScaledAdapter> adapters;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const auto& [name, scale] = parts[i];
-    if (!std::isfinite(scale)) return invalid("the scale of adapter '{}' is not finite", name);
-    if (std::ranges::find(parts.first(i), name, &AdapterPart::name) != parts.first(i).end()) {
-      return invalid("adapter '{}' is given twice", name);
-    }
-    AdapterLease adapter = find(name);
-    if (adapter == nullptr) {
-      return error(StatusCode::not_found, "adapter '{}' is not loaded", name);
-    }
-    if (scale != 0) adapters.push_back({std::move(adapter), scale});
-  }
-  if (adapters.empty()) return AdapterLease();
-  if (adapters.size() == 1 && adapters.front().scale == 1) return adapters.front().adapter;
-  sets_->forget_retired();  // an adapter that failed to arrive
   bool changed = false;
-  Result<AdapterLease> sum = sets_->find(std::move(adapters), &changed);
+  Result<AdapterLease> sum = sets_->find(
+      parts, [this](const std::string& name) { return find(name); }, &changed);
   if (changed) tell();
   return sum;
 }
@@ -313,9 +281,15 @@ std::vector<AdapterLease> AdapterStore::list() const {
 
 AdapterFolder AdapterStore::folder_of(const std::string& name) const {
   const AdapterLease lease = find(name);
-  if (lease == nullptr || lease->path().empty()) return {};  // an empty path: made in memory
-  return {std::weak_ptr<const void>(lease),
-          [path = lease->path(), links = options_.links](const std::string& file) {
+  if (lease == nullptr) return {};
+  const std::weak_ptr<const void> loaded = lease->home().folder_identity();
+  if (const auto arriving = lease->home().arriving_folder(); arriving != nullptr) {
+    return {loaded, [arriving, links = options_.links](const std::string& file) {
+              return read_beside_weights(*arriving, file, links);
+            }};
+  }
+  if (lease->path().empty()) return {};  // made in memory
+  return {loaded, [path = lease->path(), links = options_.links](const std::string& file) {
             return read_beside_weights(path, file, links);
           }};
 }
@@ -325,34 +299,33 @@ AdapterFolder AdapterStore::folder_of(const std::string& name) const {
 Result<AdapterFile> AdapterStore::open_file(const std::string& digest,
                                             std::string_view file) const {
   const bool is_config = file == kPeftConfigName;
-  if (!is_config && file != kPeftWeightsName) {
-    return error(StatusCode::not_found, "an adapter's files are {} and {}", kPeftConfigName,
-                 kPeftWeightsName);
+  const bool is_beside = std::ranges::find(kFilesBeside, file) != kFilesBeside.end();
+  if (!is_config && !is_beside && file != kPeftWeightsName) {
+    return error(StatusCode::not_found, "an adapter's files are {}, {} and {}", kPeftConfigName,
+                 kPeftWeightsName, fmt::join(kFilesBeside, ", "));
   }
   Status status = error(StatusCode::not_found, "no adapter here has the digest {}", digest);
   for (const AdapterLease& lease : list()) {
     if (lease->contents().digest != digest) continue;
     const AdapterHome::Folder folder = lease->home().folder();
     if (folder.path.empty()) continue;  // made in memory
-    if (lease->tokenizer() != nullptr) {
-      status = error(StatusCode::not_found,
-                     "the adapter with the digest {} has a tokenizer of its own, which is not sent",
-                     digest);
-      continue;
-    }
     Result<Folder> place = Folder::open(folder.path);
     if (!place) {
       status = place.status();
       continue;
     }
-    Result<File> opened =
-        place->open_file(is_config ? kPeftConfigName : kPeftWeightsName, options_.links);
+    if (file == kTokenizerName) {
+      status = check_tokenizer(*place, *lease);
+      if (!status) continue;
+    }
+    Result<File> opened = place->open_file(std::string(file), options_.links);
     status = opened.status();
     if (!opened) continue;
     TANDEM_ASSIGN(const FileIdentity now, opened->identity());
     const FileIdentity* const before =
-        folder.source == nullptr ? &now
-                                 : (is_config ? &folder.source->config : &folder.source->weights);
+        folder.source == nullptr || is_beside
+            ? &now
+            : (is_config ? &folder.source->config : &folder.source->weights);
     if (now == *before) return AdapterFile{*std::move(opened), now};
     status = error(StatusCode::not_found,
                    "the files of the adapter with the digest {} have changed since they were read",
@@ -361,147 +334,15 @@ Result<AdapterFile> AdapterStore::open_file(const std::string& digest,
   return status;
 }
 
-// Reading again.
-
-void AdapterStore::request_read(const AdapterLease& adapter) {
-  if (!adapter->home().begin_reading()) return;
-  {
-    const std::lock_guard lock(reads_mutex_);
-    reads_.push_back(adapter);
-    host_->cores().expect(static_cast<std::int64_t>(adapter->bytes()));
+// Ok: the folder has the tokenizer of the adapter's requests. not_found: they have the base's.
+Status AdapterStore::check_tokenizer(const Folder& folder, const ServedAdapter& adapter) const {
+  if (adapter.tokenizer() == nullptr) {
+    return error(StatusCode::not_found, "the adapter has the tokenizer of the base");
   }
-  reads_changed_.notify_one();
-}
-
-void AdapterStore::read_loop() {
-  pthread_setname_np(pthread_self(), "adapter disk");
-  const std::span<const int> cpus = options_.readers.cpus;
-  const bool anywhere = cpus.empty();
-  ThreadTeam team = anywhere
-                        ? ThreadTeam(ThreadTeam::helpers_for_machine())
-                        : ThreadTeam(static_cast<int>(cpus.size()) - 1, "loader", cpus.subspan(1));
-  if (!anywhere) {
-    // After the others have started, as a thread that cannot be pinned runs where it was started.
-    pin_this_thread(cpus.first(1), "the thread that reads adapters");
-    team.leave_when([this](std::size_t thread) {
-      return thread >= options_.readers.apart && host_->cores().are_computing();
-    });
-  }
-  team_ = &team;
-  std::unique_lock lock(reads_mutex_);
-  while (true) {
-    reads_changed_.wait(lock, [this] { return stopping_ || !reads_.empty(); });
-    if (stopping_) return;
-    AdapterLease adapter = std::move(reads_.front());
-    reads_.pop_front();
-    lock.unlock();
-    read_and_tell(*adapter);
-    host_->cores().expect(-static_cast<std::int64_t>(adapter->bytes()));
-    adapter.reset();
-    tell();
-    lock.lock();
-  }
-}
-
-// Ends the reading in any case, as requests wait for it.
-void AdapterStore::read_and_tell(ServedAdapter& adapter) noexcept {
-  Status read;
-  if (options_.cold_starts != nullptr) options_.cold_starts->read_begins(adapter);
-  try {
-    read = read_again(adapter);
-    if (!read) {
-      log::warning("adapter '{}' cannot be read again from {}: {}", adapter.name(), adapter.path(),
-                   read.message());
-    }
-  } catch (const std::exception&) {
-    read = {StatusCode::unavailable, "out of memory"};
-  }
-  if (options_.cold_starts != nullptr) options_.cold_starts->read_ended(adapter, read.ok());
-  adapter.home().end_reading(std::move(read));
-}
-
-// Others see the adapter before all of it is present, but only when the rest is near: a load that
-// waits for a slow disk would delay all loads behind it.
-Status AdapterStore::read_again(ServedAdapter& adapter) {
-  const Adapter& known = adapter.contents();
-  TANDEM_ASSIGN(const AdapterBytes bytes, take_when_free(*host_, with_words(known.num_bytes)));
-  const auto reading = std::make_shared<AdapterReading>(known, bytes.get(), next_generation());
-  std::atomic<bool> shown{false};  // relaxed: it publishes nothing
-  const auto layer_there = [&](std::size_t layer) {
-    reading->layer_there(layer);
-    if (reading->rest() > AdapterReading::kNear ||
-        shown.exchange(true, std::memory_order_relaxed)) {
-      return;
-    }
-    reading->show();
-    adapter.home().put(bytes, reading);
-    tell();
-  };
-  TANDEM_TRY(adapter.set().empty() ? read_folder(adapter, bytes.get(), layer_there)
-                                   : read_sum(adapter, bytes.get(), layer_there));
-  if (!shown.load(std::memory_order_relaxed)) adapter.home().put(bytes);
-  return {};
-}
-
-Status AdapterStore::read_folder(ServedAdapter& adapter, std::byte* target,
-                                 const LayerThere& layer_there) {
-  const AdapterHome::Folder folder = adapter.home().folder();
-  const Result<RereadOutcome> read =
-      reread_peft_adapter(folder.path, spec_, adapter.contents(), folder.source, *team_, target,
-                          layer_there, options_.now_ns(), options_.links);
-  TANDEM_TRY(explain(adapter, read));
-  // relaxed: it counts, and publishes nothing
-  if (read->hashed) hashed_reads_.fetch_add(1, std::memory_order_relaxed);
-  if (read->source != folder.source) adapter.home().set_source({folder.path, read->source});
-  return {};
-}
-
-Status AdapterStore::read_sum(const ServedAdapter& sum, std::byte* target,
-                              const LayerThere& layer_there) {
-  std::vector<AdapterBytes> held;  // the host tier keeps them meanwhile
-  std::vector<const std::byte*> bytes;
-  for (const ScaledAdapter& each : sum.set()) {
-    TANDEM_ASSIGN(held.emplace_back(), bytes_of(*each.adapter));
-    bytes.push_back(held.back().get());
-  }
-  const std::vector<SummedAdapter> parts = parts_of_set(sum.set());
-  team_->run(sum.contents().layers.size(), [&](std::size_t layer, std::size_t) {
-    const std::span<const AdapterMatrix> matrices = sum.contents().layers[layer];
-    if (std::ranges::none_of(matrices, [](const auto& matrix) { return matrix.rank > 0; })) return;
-    sum_layer(spec_, sum.contents(), parts, bytes, layer, target);
-    layer_there(layer);
-  });
-  return {};
-}
-
-// Those in the host tier; else the folder is read into other memory, as room in the tier may have
-// to be waited for while other parts of a sum are held there.
-Result<AdapterBytes> AdapterStore::bytes_of(ServedAdapter& adapter) {
-  AdapterHome::Copy copy = adapter.home().copy();
-  if (copy.bytes != nullptr) {
-    if (copy.reading != nullptr) TANDEM_TRY(copy.reading->wait());
-    return std::move(copy.bytes);
-  }
-  Adapter memory;
-  memory.num_bytes = adapter.contents().num_bytes;
-  TANDEM_TRY(allocate_bytes(memory));
-  TANDEM_TRY(read_folder(adapter, memory.bytes.get(), [](std::size_t) {}));
-  return std::move(memory.bytes);
-}
-
-Status AdapterStore::explain(const ServedAdapter& adapter, const Result<RereadOutcome>& read) {
-  if (!read) {
-    if (read.status().code() == StatusCode::resource_exhausted) return read.status();
-    return error(StatusCode::unavailable,
-                 "adapter '{}' is no longer in memory, and its folder cannot be read ({}); load it "
-                 "again with load_inplace",
-                 adapter.name(), read.status().message());
-  }
-  if (read->same) return {};
-  return error(StatusCode::unavailable,
-               "adapter '{}' is no longer in memory, and its folder's content has changed since it "
-               "was loaded; load it again with load_inplace",
-               adapter.name());
+  const Result<std::string> text = read_beside_weights(folder, kTokenizerName, options_.links);
+  const auto found = text ? tokenizers_->find(*text) : text.status();
+  if (found && *found == adapter.tokenizer()) return {};
+  return invalid("{} has changed since the adapter was read", kTokenizerName);
 }
 
 }  // namespace tandem

@@ -1,15 +1,13 @@
 // The adapters that the engine serves, by name. Their contents are in the host tier or, when that
-// is full, only in their folders. Threads read these again when the adapter is requested, layer by
-// layer; others may use it meanwhile (AdapterReading).
+// is full, only in their folders, from which they are read when a request asks for them
+// (AdapterReader).
 //
 // Thread-safe. DeviceTier keeps track of the copies on the device.
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -18,12 +16,13 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "base/file/file.h"
+#include "base/file/folder.h"
 #include "base/status.h"
 #include "cpu_lora/topology/plan/reader_plan.h"
+#include "engine/adapters/adapter_reader.h"
 #include "engine/adapters/adapter_sets.h"
 #include "engine/adapters/adapter_tokenizers.h"
 #include "engine/adapters/cold_start_log.h"
@@ -31,7 +30,6 @@
 #include "engine/adapters/served_adapter.h"
 #include "engine/loader/adapter.h"
 #include "engine/loader/peft/peft_reader.h"
-#include "engine/loader/thread_team.h"
 #include "engine/service/service.h"
 #include "gpu/device.h"
 
@@ -99,14 +97,14 @@ class AdapterStore {
   // Requests a reading of an adapter that is not in the host tier, and returns at once; on_news()
   // is called later. AdapterHome::read_failure() has a failure (the folder is gone, its content has
   // changed).
-  void request_read(const AdapterLease& adapter);
+  void request_read(const AdapterLease& adapter) { reader_->request(adapter); }
   // The bytes of adapters whose folders are being read again, or will be.
   std::int64_t bytes_to_read() const { return host_->cores().to_read(); }
 
   const HostTier& host_tier() const { return *host_; }
   // The number of successful readings whose content was checked by its digest, because their files
   // were not known to be unchanged.
-  std::uint64_t hashed_reads() const { return hashed_reads_.load(std::memory_order_relaxed); }
+  std::uint64_t hashed_reads() const { return reader_->hashed_reads(); }
   // The number of adapters that were usable before all of their bytes had arrived (AdapterArrival).
   std::uint64_t early_arrivals() const { return early_arrivals_.load(std::memory_order_relaxed); }
 
@@ -117,23 +115,17 @@ class AdapterStore {
   // taken, or may be soon.
   bool show(const AdapterLease& adapter);
   void hide(const AdapterLease& adapter);  // undoes show() if the name is still this adapter's
-  std::uint32_t next_generation();
+  void retire(AdapterLease adapter);       // and its sets; it has no name any more
   Status publish(const std::string& name, Adapter adapter,
                  std::shared_ptr<const Tokenizer> tokenizer, bool reloadable, bool in_place,
                  bool pinned, const Prepare& prepare);
   Result<std::shared_ptr<const Tokenizer>> read_tokenizer(const std::string& name,
                                                           const Adapter& adapter);
+  std::vector<TokenId> read_end_tokens(const Adapter& adapter, const Tokenizer* own) const;
   Status check(const std::string& name, const Adapter& adapter) const;
+  Status check_tokenizer(const Folder& folder, const ServedAdapter& adapter) const;
   std::size_t with_words(std::size_t num_bytes) const;
   void warn_of_other_base(const std::string& name, const Adapter& adapter);
-  Status read_again(ServedAdapter& adapter);
-  using LayerThere = std::function<void(std::size_t layer)>;
-  Status read_folder(ServedAdapter& adapter, std::byte* target, const LayerThere& layer_there);
-  Status read_sum(const ServedAdapter& sum, std::byte* target, const LayerThere& layer_there);
-  Result<AdapterBytes> bytes_of(ServedAdapter& adapter);
-  void read_and_tell(ServedAdapter& adapter) noexcept;
-  static Status explain(const ServedAdapter& adapter, const Result<RereadOutcome>& read);
-  void read_loop();
   void tell() const {
     if (news_) news_();
   }
@@ -150,16 +142,9 @@ class AdapterStore {
   std::map<std::string, AdapterLease> names_;
   std::set<std::string> other_bases_;  // that a warning named; guarded by names_mutex_
 
-  std::mutex reads_mutex_;
-  std::condition_variable reads_changed_;
-  std::deque<AdapterLease> reads_;  // guarded by reads_mutex_, like stopping_
-  bool stopping_ = false;
-  // relaxed, all of them: they guard nothing
-  std::atomic<std::uint64_t> hashed_reads_{0};
+  // relaxed: it guards nothing
   std::atomic<std::uint64_t> early_arrivals_{0};
-  std::atomic<std::uint32_t> generation_{0};  // of the last reading
-  ThreadTeam* team_ = nullptr;                // of the reading thread
-  std::thread reader_;
+  std::unique_ptr<AdapterReader> reader_;  // reads what the others hold
 };
 
 }  // namespace tandem

@@ -20,14 +20,6 @@ Result<std::string> sha256(std::string_view text) {
 
 }  // namespace
 
-bool keeps_tokens(const Tokenizer& own, const Tokenizer& base) {
-  for (std::size_t i = 0; i < base.vocab_size(); ++i) {
-    const auto id = static_cast<TokenId>(i);
-    if (!base.is_special(id) && base.id_to_token(id) != own.id_to_token(id)) return false;
-  }
-  return true;
-}
-
 bool AdapterTokenizers::is_base(const Tokenizer& tokenizer) const {
   if (tokenizer.vocab_size() != base_->vocab_size()) return false;
   for (std::size_t i = 0; i < tokenizer.vocab_size(); ++i) {

@@ -11,15 +11,10 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "engine/loader/peft/peft_source.h"
 #include "engine/tokenizer/tokenizer.h"
 
 namespace tandem {
-
-inline constexpr const char* kTokenizerName = "tokenizer.json";
-
-// True if `own` has the base's tokens, other than special ones, and perhaps more: what is compiled
-// for the base's tokens then holds for it.
-bool keeps_tokens(const Tokenizer& own, const Tokenizer& base);
 
 // Thread-safe.
 class AdapterTokenizers {

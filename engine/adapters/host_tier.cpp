@@ -195,6 +195,21 @@ Result<AdapterBytes> HostTier::take(std::size_t bytes, bool* retry) {
   return hand_out(std::move(run));
 }
 
+// Copies in flight release their bytes within the time of a load; a longer wait is not worth it.
+Result<AdapterBytes> HostTier::take_when_free(std::size_t bytes,
+                                              std::unique_lock<std::mutex>* turn) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (true) {
+    const std::uint64_t counted = room_->count();
+    if (turn != nullptr) turn->lock();
+    bool retry = false;
+    Result<AdapterBytes> taken = take(bytes, &retry);
+    if (taken || !retry) return taken;
+    if (turn != nullptr) turn->unlock();
+    if (!room_->wait(counted, deadline)) return taken;
+  }
+}
+
 // The caller becomes an owner of the run, and room_ is notified when it releases the bytes.
 AdapterBytes HostTier::hand_out(std::shared_ptr<Run> run) const {
   std::byte* const data = run->arena->region.data() + run->offset;

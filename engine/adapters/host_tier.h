@@ -69,6 +69,10 @@ class HostTier {
   // enough to drop, and nothing was dropped (`retry`: there may be soon, as bytes are held by
   // copies or are being filled; room() notifies).
   Result<AdapterBytes> take(std::size_t bytes, bool* retry = nullptr);
+  // The same, but waits for up to 10 s for bytes that are held, or until room() ends. `turn`, if
+  // any, is locked for each attempt, unlocked during waits, and kept locked on return.
+  Result<AdapterBytes> take_when_free(std::size_t bytes,
+                                      std::unique_lock<std::mutex>* turn = nullptr);
   RoomSignal& room() const { return *room_; }
 
   // Keeps filled bytes from take() until they are dropped or erased. `dropped` is called when they

@@ -24,12 +24,8 @@ TokenLogprob to_token_logprob(const SampledToken& sampled) {
 }  // namespace
 
 Deliveries::Deliveries(ContinuousBatcher& scheduler, std::int32_t max_num_seqs,
-                       std::span<const TokenId> eos_token_ids, ColdStartLog& cold_starts,
-                       const Clock& clock)
-    : scheduler_(&scheduler),
-      eos_token_ids_(eos_token_ids),
-      cold_starts_(&cold_starts),
-      clock_(&clock) {
+                       ColdStartLog& cold_starts, const Clock& clock)
+    : scheduler_(&scheduler), cold_starts_(&cold_starts), clock_(&clock) {
   ended_.reserve(kMaxStepsInFlight * static_cast<std::size_t>(max_num_seqs));
 }
 
@@ -97,8 +93,8 @@ bool Deliveries::accept_token(Sequence& sequence, std::int64_t index, const Samp
   ++context.stats.completion_tokens;
   ++num_tokens_;
   const bool constrained = sequence.filter != nullptr && sequence.filter->has_constraint();
-  TokenOutcome outcome = take_token(request, eos_token_ids_, constrained, output_len, sampled.token,
-                                    sequence.output.text());
+  TokenOutcome outcome = take_token(request, context.end_tokens, constrained, output_len,
+                                    sampled.token, sequence.output.text());
   delta.text = std::move(outcome.text);
   delta.finish = outcome.finish;
   delta.stop_reason = std::move(outcome.stop_reason);

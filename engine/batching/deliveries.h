@@ -27,8 +27,8 @@ class Deliveries {
  public:
   // All arguments outlive it. `max_num_seqs`: with rows in one step. `cold_starts` records first
   // tokens.
-  Deliveries(ContinuousBatcher& scheduler, std::int32_t max_num_seqs,
-             std::span<const TokenId> eos_token_ids, ColdStartLog& cold_starts, const Clock& clock);
+  Deliveries(ContinuousBatcher& scheduler, std::int32_t max_num_seqs, ColdStartLog& cold_starts,
+             const Clock& clock);
 
   // Takes the samples of a step for a sequence: log probabilities of its prompt, then the token
   // with index `next_token`, unless that is -1. Returns false if that token was its last; the
@@ -66,7 +66,6 @@ class Deliveries {
   };
 
   ContinuousBatcher* scheduler_;
-  std::span<const TokenId> eos_token_ids_;
   ColdStartLog* cold_starts_;
   const Clock* clock_;
   std::vector<News> outbox_;

@@ -151,6 +151,7 @@ Engine::Engine(const EngineOptions& options, const PoolShape& pool, const Tokeni
                const Clock& clock)
     : options_(options),
       tokenizer_(&tokenizer),
+      added_tokens_(tokenizer),
       clock_(&clock),
       cold_starts_(clock),
       pool_(pool),
@@ -265,13 +266,19 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
   const ModelSpec& config = model().spec();
   const std::int64_t vocab_size = vocabulary_of(context->adapter, config);
   TANDEM_TRY(check_request(request, vocab_size, options_.max_model_len, options_.max_queue));
-  if (context->adapter != nullptr) TANDEM_TRY(check_constraint(request, *context->adapter));
+  std::shared_ptr<const AddedTokens> added;  // for a constraint
+  if (context->adapter != nullptr) {
+    TANDEM_ASSIGN(added, added_tokens(request, *context->adapter));
+  }
   TANDEM_TRY(resolve_constraint(request));
   if (!config.writes_text && request.pooling == Pooling::none) {
     return invalid("the base model has no head that writes text; it serves /v1/embeddings{}",
                    score_ == nullptr ? "" : " and /v1/classify");
   }
+  context->end_tokens = config.eos_token_ids;
   if (context->adapter != nullptr) {
+    const std::vector<TokenId>& own = context->adapter->contents().end_tokens;
+    context->end_tokens.insert(context->end_tokens.end(), own.begin(), own.end());
     context->tokenizer = context->adapter->tokenizer();
     context->score = context->adapter->contents().score;
     const std::optional<std::int64_t> from =
@@ -292,13 +299,14 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
   TANDEM_TRY(check_before(request, vocab_size));
   std::shared_ptr<const TokenRules> rules;
   if (request.max_tokens > 0) {
-    rules = TokenRules::of(request, static_cast<std::int32_t>(vocab_size), config.eos_token_ids);
+    rules = TokenRules::of(request, static_cast<std::int32_t>(vocab_size), context->end_tokens,
+                           added.get());
   }
   // Earlier output is processed on this thread, where no other request waits for it.
   TANDEM_ASSIGN(
       Continuations continuations,
       make_continuations(request, context->tokenizer == nullptr ? *tokenizer_ : *context->tokenizer,
-                         config.eos_token_ids, rules, vocab_size));
+                         context->end_tokens, rules, vocab_size));
   context->lead = -1;
   std::int32_t num_open = 0;
   for (std::int32_t i = 0; i < request.n; ++i) {
@@ -359,12 +367,12 @@ void Engine::compile(const TextConstraint& constraint, ConstraintDone done) {
 }
 
 // Constraints are compiled for the base's tokens.
-Status Engine::check_constraint(const GenerationRequest& request,
-                                const ServedAdapter& adapter) const {
-  const Tokenizer* const own = adapter.tokenizer().get();
+Result<std::shared_ptr<const AddedTokens>> Engine::added_tokens(const GenerationRequest& request,
+                                                                const ServedAdapter& adapter) {
   const bool constrained =
       request.constraint.kind != TextConstraint::Kind::none || request.compiled != nullptr;
-  if (!constrained || own == nullptr || keeps_tokens(*own, *tokenizer_)) return {};
+  if (!constrained || adapter.tokenizer() == nullptr) return std::shared_ptr<const AddedTokens>();
+  if (auto added = added_tokens_.find(adapter.tokenizer())) return added;
   return invalid(
       "the constraint of the text: adapter '{}' has other tokens than the base, for which "
       "constraints are compiled",

@@ -23,6 +23,7 @@
 #include "engine/batching/engine_loop.h"
 #include "engine/batching/engine_options.h"
 #include "engine/batching/inbox.h"
+#include "engine/constraint/added_tokens.h"
 #include "engine/constraint/constraint_compiler.h"
 #include "engine/executor/executor.h"
 #include "engine/memory/page_pool.h"
@@ -102,7 +103,9 @@ class Engine final : public GenerationService {
   const PoolShape& pool_shape() const { return pool_.shape(); }
 
  private:
-  Status check_constraint(const GenerationRequest& request, const ServedAdapter& adapter) const;
+  // The tokens that a constraint has to allow beside the base's; null: it has none to.
+  Result<std::shared_ptr<const AddedTokens>> added_tokens(const GenerationRequest& request,
+                                                          const ServedAdapter& adapter);
   Result<std::shared_ptr<const ScoreHead>> score_head_for(
       const GenerationRequest& request, const std::shared_ptr<const ScoreHead>& own) const;
   Status resolve_constraint(GenerationRequest& request);
@@ -111,6 +114,7 @@ class Engine final : public GenerationService {
 
   const EngineOptions options_;
   const Tokenizer* tokenizer_;
+  AddedTokensOfAdapters added_tokens_;
   const Clock* clock_;
   ColdStartLog cold_starts_;  // before all members that write to it
   // Used by the engine thread only, like the executor; before all members that give pages back.

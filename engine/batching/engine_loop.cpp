@@ -41,8 +41,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, const BatchLimits& limits, 
       scheduler_(limits, parts.pool, parts.prefixes, options.line),
       gate_(options.adapter_mode, parts.store, parts.executor.tier(), parts.pool),
       keeper_(parts.store, parts.executor.tier(), gate_, options.max_model_len),
-      deliveries_(scheduler_, limits.max_num_seqs, parts.executor.model().spec().eos_token_ids,
-                  parts.cold_starts, parts.clock),
+      deliveries_(scheduler_, limits.max_num_seqs, parts.cold_starts, parts.clock),
       report_(parts.view, parts.pool, parts.chunk_bytes),
       hopeless_(StatusCode::fatal, "the engine has no memory left to go on with") {
   pool_->set_costs(reclaim_costs(parts.view, pool_->shape()));
@@ -241,7 +240,7 @@ void EngineLoop::note_scheduled(const std::vector<ScheduledSequence>& scheduled,
 void EngineLoop::enqueue(const std::vector<ScheduledSequence>& scheduled) {
   report_.begins(scheduled, clock_->now());
   std::vector<PlannedEntry>& entries = planned_[num_enqueued_++ % planned_.size()];
-  build_plan(scheduled, executor_->model().spec().eos_token_ids, executor_->tier(), plan_, entries);
+  build_plan(scheduled, executor_->tier(), plan_, entries);
   if (recording_ != nullptr) record_plan(entries);
   executor_->enqueue(plan_);
 }

@@ -13,8 +13,9 @@ inline constexpr std::int32_t kMaxLogitBias = 1024;
 inline constexpr std::int32_t kMaxStopTokens = 256;
 inline constexpr std::int32_t kMaxBadWords = 1024;
 inline constexpr std::int32_t kMaxEosTokens = 64;
+// An adapter may have one end token of its own.
 inline constexpr std::int32_t kMaxBiasesPerSequence =
-    kMaxLogitBias + kMaxStopTokens + kMaxEosTokens;
+    kMaxLogitBias + kMaxStopTokens + kMaxEosTokens + std::int32_t{kMostAdapterParts};
 
 // Rows with logits in a step: one for each sequence, and some for prompt log probabilities, which
 // are computed in chunks of at least this many.

@@ -124,6 +124,7 @@ AdapterInfo describe(const ServedAdapter& adapter) {
   info.modules = adapter.contents().modules;
   const auto& score = adapter.contents().score;
   info.labels = score == nullptr ? 0 : score->labels;
+  info.vocab_size = adapter.contents().vocab_size;
   info.bytes = adapter.bytes();
   info.tier = tier_name(adapter.residency());
   info.pinned = adapter.pinned();

@@ -29,6 +29,10 @@ void forbid_token(std::span<std::uint32_t> mask, TokenId token) {
   mask[static_cast<std::size_t>(token) / 32] &= ~(1U << (static_cast<std::uint32_t>(token) % 32));
 }
 
+void allow_token(std::span<std::uint32_t> mask, TokenId token) {
+  mask[static_cast<std::size_t>(token) / 32] |= 1U << (static_cast<std::uint32_t>(token) % 32);
+}
+
 bool is_allowed(std::span<const std::uint32_t> mask, TokenId token) {
   return (mask[static_cast<std::size_t>(token) / 32] >> (static_cast<std::uint32_t>(token) % 32) &
           1U) != 0;
@@ -47,40 +51,58 @@ void allow_all(std::span<std::uint32_t> mask, std::int32_t vocab_size) {
 
 TokenRules::TokenRules(const SamplingParams& sampling,
                        std::shared_ptr<const CompiledConstraint> constraint,
-                       std::int32_t vocab_size, std::vector<TokenId> end_tokens)
+                       std::int32_t vocab_size, std::vector<TokenId> end_tokens, Added added)
     : constraint_(std::move(constraint)),
       vocab_size_(vocab_size),
       end_tokens_(std::move(end_tokens)),
+      added_(std::move(added)),
       bad_words_(sampling.bad_words) {
   std::erase_if(bad_words_, [](const auto& word) { return word.empty(); });
   if (sampling.allowed_token_ids.empty()) return;
   allowed_.resize(static_cast<std::size_t>(mask_words(vocab_size)), 0);
   for (const TokenId token : sampling.allowed_token_ids) {
     TANDEM_CHECK(token >= 0 && token < vocab_size, "token {}", token);
-    allowed_[static_cast<std::size_t>(token) / 32] |= 1U
-                                                      << (static_cast<std::uint32_t>(token) % 32);
+    allow_token(allowed_, token);
   }
 }
 
 std::shared_ptr<const TokenRules> TokenRules::of(const GenerationRequest& request,
                                                  std::int32_t vocab_size,
-                                                 std::vector<TokenId> end_tokens) {
+                                                 std::vector<TokenId> end_tokens,
+                                                 const AddedTokens* added) {
   const SamplingParams& sampling = request.sampling;
   if (request.compiled == nullptr && sampling.allowed_token_ids.empty() &&
       sampling.bad_words.empty()) {
     return nullptr;
   }
+  Added texts;
+  if (added != nullptr && request.compiled != nullptr) {
+    texts.insert(added->texts.begin(), added->texts.end());
+    const bool is_tag = request.constraint.kind == TextConstraint::Kind::structural_tag;
+    for (const auto& [id, name] : added->special) {
+      if (is_tag && request.constraint.text.find(name) != std::string::npos) texts[id] = name;
+    }
+    std::erase_if(texts, [&](const auto& each) { return each.first >= vocab_size; });
+  }
   return std::make_shared<const TokenRules>(sampling, request.compiled, vocab_size,
-                                            std::move(end_tokens));
+                                            std::move(end_tokens), std::move(texts));
 }
 
 // XGrammar's matcher, moved to the tokens that are passed in.
 class TokenFilter::Matcher {
  public:
-  explicit Matcher(std::shared_ptr<const CompiledConstraint> constraint)
-      : constraint_(std::move(constraint)),
-        vocab_size_(constraint_->grammar().GetTokenizerInfo().GetVocabSize()),
-        matcher_(constraint_->grammar()) {}
+  explicit Matcher(std::shared_ptr<const TokenRules> rules)
+      : rules_(std::move(rules)),
+        vocab_size_(grammar().GetTokenizerInfo().GetVocabSize()),
+        ends_(grammar().GetTokenizerInfo().GetStopTokenIds()),
+        added_(rules_->added_),
+        matcher_(grammar()) {
+    for (const TokenId end : rules_->end_tokens_) {
+      if (std::ranges::find(ends_, end) != ends_.end()) continue;
+      own_ends_.push_back(end);
+      added_.erase(end);
+    }
+  }
 
   // invalid_argument: the constraint does not allow `output`.
   Status go_to(std::span<const TokenId> output) {
@@ -91,7 +113,7 @@ class TokenFilter::Matcher {
       accepted_.erase(mine, accepted_.end());
     }
     for (const TokenId token : output.subspan(accepted_.size())) {
-      if (matcher_.IsTerminated() || token >= vocab_size_ || !matcher_.AcceptToken(token)) {
+      if (matcher_.IsTerminated() || !accept(token)) {
         return error(StatusCode::internal, "the constraint does not allow token {} after {} tokens",
                      token, accepted_.size());
       }
@@ -116,21 +138,45 @@ class TokenFilter::Matcher {
       mask[static_cast<std::size_t>(words[0]) - 1] &=
           (1U << (static_cast<std::uint32_t>(vocab_size_) % 32)) - 1;
     }
+    for (const TokenId end : own_ends_) {
+      forbid_token(mask, end);
+      if (!ends_.empty() && is_allowed(mask, ends_.front())) allow_token(mask, end);
+    }
+    for (const auto& [token, text] : added_) {
+      forbid_token(mask, token);
+      if (text.empty() || !matcher_.AcceptString(text)) continue;
+      matcher_.Rollback(1);  // the whole text is one step
+      allow_token(mask, token);
+    }
     return true;
   }
 
   bool is_whole() const { return matcher_.IsTerminated() || matcher_.IsCompleted(); }
-  const CompiledConstraint& constraint() const { return *constraint_; }
+  const CompiledConstraint& constraint() const { return *rules_->constraint_; }
 
  private:
-  std::shared_ptr<const CompiledConstraint> constraint_;
-  std::int32_t vocab_size_;  // for which it was compiled
+  const xgrammar::CompiledGrammar& grammar() const { return constraint().grammar(); }
+  bool accept(TokenId token) {
+    if (const auto found = added_.find(token); found != added_.end()) {
+      return matcher_.AcceptString(found->second);
+    }
+    if (std::ranges::find(own_ends_, token) != own_ends_.end()) {
+      return !ends_.empty() && matcher_.AcceptToken(ends_.front());
+    }
+    return token < vocab_size_ && matcher_.AcceptToken(token);
+  }
+
+  std::shared_ptr<const TokenRules> rules_;
+  std::int32_t vocab_size_;  // for which the constraint was compiled, with ends_
+  std::vector<TokenId> ends_;
+  std::vector<TokenId> own_ends_;  // other end tokens
+  TokenRules::Added added_;
   xgrammar::GrammarMatcher matcher_;
   std::vector<TokenId> accepted_;
 };
 
 TokenFilter::TokenFilter(std::shared_ptr<const TokenRules> rules) : rules_(std::move(rules)) {
-  if (rules_->has_constraint()) matcher_ = std::make_unique<Matcher>(rules_->constraint_);
+  if (rules_->has_constraint()) matcher_ = std::make_unique<Matcher>(rules_);
 }
 
 TokenFilter::~TokenFilter() = default;
@@ -194,10 +240,7 @@ TokenFilter::Outlook TokenFilter::judge(bool hold_end, std::span<std::uint32_t> 
     }
     for (const TokenId token : ends) forbid_token(mask, token);
     if (!allows_any(mask)) {
-      for (const TokenId token : ends) {
-        mask[static_cast<std::size_t>(token) / 32] |= 1U
-                                                      << (static_cast<std::uint32_t>(token) % 32);
-      }
+      for (const TokenId token : ends) allow_token(mask, token);
     }
   }
   if (allows_any(mask)) return Outlook::open;

@@ -8,12 +8,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/ids/token_id.h"
 #include "base/status.h"
+#include "engine/constraint/added_tokens.h"
 #include "engine/service/generation.h"
 #include "gpu/ops.h"
 
@@ -24,16 +27,23 @@ class CompiledConstraint;
 // The rules that the continuations of a request share. Immutable.
 class TokenRules {
  public:
-  // Requires token ids in `sampling` below `vocab_size`, which may be more than the constraint was
-  // compiled for: it never allows the tokens beyond. `end_tokens` are those that it was compiled
-  // with.
-  TokenRules(const SamplingParams& sampling, std::shared_ptr<const CompiledConstraint> constraint,
-             std::int32_t vocab_size, std::vector<TokenId> end_tokens);
+  // Tokens whose texts are others than those that the constraint was compiled for. It allows them
+  // where it allows the texts, and never those without a text, nor other tokens that it was not
+  // compiled for.
+  using Added = std::map<TokenId, std::string>;
 
-  // Null if the tokens are not restricted.
+  // Requires token ids in `sampling` and `added` below `vocab_size`, which may be more than the
+  // constraint was compiled for. An end token that it was not compiled with may come where one that
+  // it was compiled with may.
+  TokenRules(const SamplingParams& sampling, std::shared_ptr<const CompiledConstraint> constraint,
+             std::int32_t vocab_size, std::vector<TokenId> end_tokens, Added added = {});
+
+  // Null if the tokens are not restricted. `added`: of the request's tokenizer; null: it is the
+  // base's.
   static std::shared_ptr<const TokenRules> of(const GenerationRequest& request,
                                               std::int32_t vocab_size,
-                                              std::vector<TokenId> end_tokens);
+                                              std::vector<TokenId> end_tokens,
+                                              const AddedTokens* added = nullptr);
 
   bool has_constraint() const { return constraint_ != nullptr; }
 
@@ -42,6 +52,7 @@ class TokenRules {
   std::shared_ptr<const CompiledConstraint> constraint_;
   std::int32_t vocab_size_;
   std::vector<TokenId> end_tokens_;
+  Added added_;
   std::vector<std::uint32_t> allowed_;  // a mask; empty: all allowed
   std::vector<std::vector<TokenId>> bad_words_;
 };

@@ -38,12 +38,6 @@ void fill_dummy(Adapter& adapter, const AdapterMatrix& matrix, std::int64_t in, 
 
 }  // namespace
 
-std::int64_t dummy_rank(const ModelSpec& spec, std::int64_t layer, std::size_t module,
-                        std::int64_t rank) {
-  const AdaptedModule& row = spec.modules[module];
-  return row.is_whole() ? row.width(spec, spec.layer(layer)) : rank;
-}
-
 Adapter make_dummy_adapter(const ModelSpec& spec, DType dtype, std::int32_t rank,
                            const std::vector<std::string_view>& modules, std::uint64_t seed,
                            std::span<const Site> whole) {
@@ -59,7 +53,7 @@ Adapter make_dummy_adapter(const ModelSpec& spec, DType dtype, std::int32_t rank
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     for (const std::size_t module : rows) {
       if (module_out(spec, layer, module) == 0) continue;
-      append_matrix(adapter, spec, layer, module, dummy_rank(spec, layer, module, rank));
+      append_matrix(adapter, spec, layer, module, module_rank(spec, layer, module, rank));
     }
   }
   const Status allocated = allocate_bytes(adapter);

@@ -73,6 +73,8 @@ struct Adapter {
   std::int64_t vocab_size = 0;  // 0: the base's
   bool has_bias = false;        // at least one matrix has
   SiteRanks site_ranks = {};    // the maximum over all layers
+  // Tokens that end the adapter's texts, beside the base's. Not part of the digest.
+  std::vector<TokenId> end_tokens;
   // An activated LoRA acts from the start of the last occurrence of these tokens in the prompt on,
   // and on no token of a prompt without one. Empty: it acts on all tokens.
   std::vector<TokenId> invocation;
@@ -91,8 +93,5 @@ struct Adapter {
 Adapter make_dummy_adapter(const ModelSpec& spec, DType dtype, std::int32_t rank,
                            const std::vector<std::string_view>& modules, std::uint64_t seed,
                            std::span<const Site> whole = {});
-// The rank of a module of such an adapter: the columns of a whole one, otherwise `rank`.
-std::int64_t dummy_rank(const ModelSpec& spec, std::int64_t layer, std::size_t module,
-                        std::int64_t rank);
 
 }  // namespace tandem

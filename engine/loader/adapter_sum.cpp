@@ -182,6 +182,10 @@ Result<Adapter> sum_layout(const ModelSpec& spec, std::span<const SummedAdapter>
   sum.invocation = first.invocation;
   sum.vocab_size = first.vocab_size;
   sum.score = first.score;
+  for (const SummedAdapter& part : parts) {
+    sum.end_tokens.insert(sum.end_tokens.end(), part.adapter->end_tokens.begin(),
+                          part.adapter->end_tokens.end());
+  }
   sum.layers = AdapterLayers(spec.num_layers(), spec.modules.size());
   for (std::size_t layer = 0; layer < sum.layers.size(); ++layer) {
     for (std::size_t m = 0; m < spec.modules.size(); ++m) {

@@ -169,7 +169,8 @@ Result<std::unique_ptr<IncomingAdapter>> PeerFetcher::take_room(std::uint64_t by
   return store_.begin(bytes);
 }
 
-// The small file is fetched first, because most engines lack the adapter and say so at once.
+// The small files are fetched first: most engines lack the adapter and say so at once, and an
+// adapter that is used while it arrives has its tokenizer from the start.
 PeerAnswer PeerFetcher::fetch_from(const HttpAddress& peer, const WantedAdapter& wanted,
                                    const Use& use, const Arrive& arrive) {
   const auto begin = std::chrono::steady_clock::now();
@@ -177,21 +178,37 @@ PeerAnswer PeerFetcher::fetch_from(const HttpAddress& peer, const WantedAdapter&
     return call_peer(peer, fmt::format("/v1/adapters/{}/{}", wanted.digest, file), options_.api_key,
                      options_.times, sink, stop_);
   };
-  std::string config;
-  PeerAnswer answer = call(kPeftConfigName, {.max_bytes = kMaxPeftConfigBytes,
-                                             .take = [&](std::string_view bytes) -> Status {
-                                               config += bytes;
-                                               return {};
-                                             }});
+  std::vector<std::pair<const char*, std::string>> small;  // names and contents
+  std::uint64_t small_bytes = 0;
+  const auto call_small = [&](const char* file, std::uint64_t max_bytes) {
+    std::string text;
+    PeerAnswer answer =
+        call(file, {.max_bytes = max_bytes, .take = [&](std::string_view bytes) -> Status {
+                      text += bytes;
+                      return {};
+                    }});
+    if (answer.kind != PeerAnswer::Kind::ok) return answer;
+    small_bytes += text.size();
+    small.emplace_back(file, std::move(text));
+    return answer;
+  };
+  PeerAnswer answer = call_small(kPeftConfigName, kMaxPeftConfigBytes);
   if (answer.kind != PeerAnswer::Kind::ok) return answer;
+  for (const char* const file : kFilesBeside) {
+    answer = call_small(file, kMaxBesideBytes);
+    if (answer.kind != PeerAnswer::Kind::ok && answer.kind != PeerAnswer::Kind::lacks)
+      return answer;
+  }
   std::unique_ptr<IncomingAdapter> incoming;
   std::optional<Arrival> arrival;  // reads from `incoming`, so it is destroyed first
   PeerSink weights;
   weights.max_bytes = wanted.max_bytes;
   weights.begin = [&](std::uint64_t bytes, bool is_announced) -> Status {
-    TANDEM_ASSIGN(incoming, take_room(config.size() + bytes));
-    TANDEM_TRY(incoming->begin_file(kPeftConfigName));
-    TANDEM_TRY(incoming->append(config));
+    TANDEM_ASSIGN(incoming, take_room(small_bytes + bytes));
+    for (const auto& [file, text] : small) {
+      TANDEM_TRY(incoming->begin_file(file));
+      TANDEM_TRY(incoming->append(text));
+    }
     TANDEM_TRY(incoming->begin_file(kPeftWeightsName));
     if (arrive && is_announced) arrival.emplace(arrive, incoming->folder(), bytes);
     return {};

@@ -17,7 +17,7 @@ namespace tandem {
 enum class RecordKind : std::uint32_t { settings = 1, adapter, plan, result, end, masks };
 
 struct RecordingHeader {
-  static constexpr std::uint32_t kVersion = 5;
+  static constexpr std::uint32_t kVersion = 6;
   char magic[8] = {'T', 'A', 'N', 'D', 'E', 'M', 'S', 'T'};
   std::uint32_t version = kVersion;
   std::uint32_t zero = 0;

@@ -72,6 +72,7 @@ void each_setting(Settings& s, const Visit& visit) {
   visit(s.model.max_samples);
   visit(s.model.max_positions);
   visit(s.model.max_lora_rank);
+  visit(s.model.max_added_tokens);
   visit(s.step.max_rows);
   visit(s.step.max_sequences);
   visit(s.step.max_samples);
@@ -91,7 +92,9 @@ struct RecordedAdapter {
 };
 
 struct RecordedMasks {
-  std::vector<std::uint32_t> words;  // [StepPlan::num_masks, mask_words(vocab)]
+  // [StepPlan::num_masks, mask_words(columns)], of as many columns as the step has logits: those of
+  // the base's tokens, and ModelLimits::max_added_tokens more if its adapters may have tokens.
+  std::vector<std::uint32_t> words;
 };
 
 struct RecordedResult {

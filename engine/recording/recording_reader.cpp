@@ -26,6 +26,7 @@ Status check_settings(const RecordedSettings& s) {
   TANDEM_TRY(check_bounds("max_samples", s.model.max_samples, 1, kRows));
   TANDEM_TRY(check_bounds("max_positions", s.model.max_positions, 1, kMany));
   TANDEM_TRY(check_bounds("max_lora_rank", s.model.max_lora_rank, 0, 2048));
+  TANDEM_TRY(check_bounds("max_added_tokens", s.model.max_added_tokens, 0, kRows));
   TANDEM_TRY(check_bounds("max_rows of a step", s.step.max_rows, 1, s.model.max_rows));
   TANDEM_TRY(check_bounds("max_sequences", s.step.max_sequences, 1, kSequences));
   TANDEM_TRY(check_bounds("max_samples of a step", s.step.max_samples, 1, s.model.max_samples));

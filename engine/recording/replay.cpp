@@ -27,9 +27,12 @@ struct Survey {
 };
 
 // The model has these groups of layers; recordings do not say so.
-PlanLimits limits_of(const RecordedSettings& settings, const KvGroups& groups) {
+PlanLimits limits_of(const RecordedSettings& settings, const ModelSpec& spec,
+                     const KvGroups& groups) {
   PlanLimits limits{settings.model, settings.step, settings.num_pages, settings.page_tokens,
                     settings.vocab_size};
+  // Inputs by layer are of the base's tokens alone.
+  if (spec.layer_input_size() == 0) limits.vocab_size += settings.model.max_added_tokens;
   limits.step.page_groups = groups.count();
   if (groups.windowed > 0) ++limits.num_pages;
   return limits;
@@ -50,13 +53,9 @@ struct WaitingPlan {
   bool has_masks;  // the masks that it uses are there
 };
 
-Status check_masks(const RecordedMasks& masks, std::int64_t vocab_size,
-                   std::deque<WaitingPlan>& waiting) {
+// How many words they need depends on the adapters: Replay::run() compares it.
+Status check_masks(std::deque<WaitingPlan>& waiting) {
   if (waiting.empty() || waiting.back().has_masks) return invalid("masks of no step");
-  const std::int64_t words = waiting.back().plan.num_masks * mask_words(vocab_size);
-  if (static_cast<std::int64_t>(masks.words.size()) != words) {
-    return invalid("{} words of masks, not {}", masks.words.size(), words);
-  }
   waiting.back().has_masks = true;
   return {};
 }
@@ -75,9 +74,9 @@ Status check_result(const RecordedResult& result, std::deque<WaitingPlan>& waiti
   return {};
 }
 
-Result<Survey> survey(RecordingReader reader, const KvGroups& groups) {
+Result<Survey> survey(RecordingReader reader, const ModelSpec& spec, const KvGroups& groups) {
   Survey found;
-  const PlanLimits limits = limits_of(reader.settings(), groups);
+  const PlanLimits limits = limits_of(reader.settings(), spec, groups);
   std::map<SlotId, std::string> slots;
   std::deque<WaitingPlan> waiting;
   std::int32_t samples_before = 0;
@@ -98,8 +97,8 @@ Result<Survey> survey(RecordingReader reader, const KvGroups& groups) {
       const bool has_masks = plan->num_masks == 0;
       waiting.push_back({std::move(*plan), has_masks});
       if (waiting.size() > kMaxStepsInFlight) status = invalid("a step whose result is missing");
-    } else if (const auto* masks = std::get_if<RecordedMasks>(&record)) {
-      status = check_masks(*masks, limits.vocab_size, waiting);
+    } else if (std::holds_alternative<RecordedMasks>(record)) {
+      status = check_masks(waiting);
     } else if (const auto* result = std::get_if<RecordedResult>(&record)) {
       // Without its masks the step sampled nothing that the next plan could use.
       if (waiting.size() == 1 && !waiting.front().has_masks) samples_before = 0;
@@ -144,6 +143,7 @@ class Replay {
     AdapterStoreOptions store;
     store.max_adapters = std::max<std::int32_t>(1, static_cast<std::int32_t>(adapters.size()));
     store.host_tier_bytes = 4096;
+    store.max_added_tokens = settings_.model.max_added_tokens;
     for (const Adapter& adapter : adapters) {
       const std::int64_t chunks = layout_.chunks_for(adapter.num_bytes);
       pages += (chunks + layout_.chunks_per_page - 1) / layout_.chunks_per_page;
@@ -179,6 +179,10 @@ class Replay {
     step.entries = static_cast<std::int32_t>(plan.entries.size());
     executor_->enqueue(plan);
     if (const std::span<std::uint32_t> awaited = executor_->masks(); !awaited.empty()) {
+      if (masks.size() != awaited.size()) {
+        return invalid("step {}: {} words of masks, not {}", step.number, masks.size(),
+                       awaited.size());
+      }
       std::copy(masks.begin(), masks.end(), awaited.begin());
       executor_->sample();
     }
@@ -284,7 +288,7 @@ Result<ReplayOutcome> replay_recording(const std::string& path, const ModelSpec&
       PoolLayout::of(spec, reader.settings().dtype, reader.settings().page_tokens);
   TANDEM_TRY(check_model(reader.settings(), spec));
   TANDEM_ASSIGN(RecordingReader first, RecordingReader::open(path));
-  TANDEM_ASSIGN(const Survey found, survey(std::move(first), layout.groups));
+  TANDEM_ASSIGN(const Survey found, survey(std::move(first), spec, layout.groups));
   Replay replay(reader.settings(), spec, layout);
   TANDEM_TRY(replay.set_up(found, weights, device, clock, progress));
 

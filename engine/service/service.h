@@ -29,6 +29,7 @@ struct AdapterInfo {
   std::int32_t rank = 0;             // maximum over its modules
   std::vector<std::string> modules;  // "q_proj", ...
   std::int64_t labels = 0;           // of its score head; 0: it has none
+  std::int64_t vocab_size = 0;       // 0: the base's
   std::uint64_t bytes = 0;
   std::string tier;  // "disk", "host", "loading", "device"
   bool pinned = false;

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/log/log.h"
+#include "engine/loader/end_token.h"
 #include "engine/loader/json.h"
 #include "engine/loader/model_files.h"
 #include "engine/server/messages/request/request_parsing.h"
@@ -40,17 +41,6 @@ Json read_object(const fs::path& model, std::string_view name) {
   return Json::object();
 }
 
-// The end token is given as a text or as an object with "content".
-std::optional<std::string> named_end(const Json& config) {
-  const auto found = config.find("eos_token");
-  if (found == config.end()) return std::nullopt;
-  if (found->is_string()) return found->get<std::string>();
-  if (!found->is_object()) return std::nullopt;
-  const auto content = found->find("content");
-  if (content == found->end() || !content->is_string()) return std::nullopt;
-  return content->get<std::string>();
-}
-
 }  // namespace
 
 SamplingParams read_sampling_defaults(const fs::path& model) {
@@ -76,8 +66,8 @@ SamplingParams read_sampling_defaults(const fs::path& model) {
 }
 
 void add_tokenizer_end(const fs::path& model, const Tokenizer& tokenizer, ModelSpec& spec) {
-  std::optional<std::string> name = named_end(read_object(model, "tokenizer_config.json"));
-  if (!name) name = named_end(read_object(model, "special_tokens_map.json"));
+  const std::optional<std::string> name = read_end_token(
+      [&](const std::string& file) { return read_model_file(model, file, kMaxBytes); });
   if (!name) return;
   const std::optional<TokenId> id = tokenizer.token_to_id(*name);
   if (!id || *id >= spec.vocab_size) return;

@@ -13,11 +13,8 @@ std::int64_t most_chunks(const ModelSpec& spec, DType dtype, std::int32_t max_ra
   std::int64_t elements = 0;
   for (std::int64_t layer = 0; layer < spec.num_layers(); ++layer) {
     for (std::size_t module = 0; module < spec.modules.size(); ++module) {
-      const AdaptedModule& row = spec.modules[module];
-      const std::int64_t rank = row.is_whole()  ? row.width(spec, spec.layer(layer))
-                                : row.by_token  ? spec.vocab_size
-                                : row.is_vector ? 1
-                                                : max_rank;
+      const std::int64_t most = spec.modules[module].by_token ? spec.vocab_size : max_rank;
+      const std::int64_t rank = module_rank(spec, layer, module, most);
       // Rows of B are padded to 16 bytes, matrices to 64.
       elements +=
           rank * module_in(spec, layer, module) + (rank + 16) * module_out(spec, layer, module);

@@ -72,8 +72,7 @@ std::int32_t add_prompt_rows(const Sequence& sequence, std::int64_t end, StepPla
   return count_of(plan.samples) - before;
 }
 
-void add_next_token(const Sequence& sequence, std::int32_t row_in_entry,
-                    std::span<const TokenId> eos_token_ids, StepPlan& plan) {
+void add_next_token(const Sequence& sequence, std::int32_t row_in_entry, StepPlan& plan) {
   const GenerationRequest& request = sequence.context().request;
   SampleRow row = row_of(sequence);
   row.bias = count_of(plan.biases);
@@ -86,7 +85,8 @@ void add_next_token(const Sequence& sequence, std::int32_t row_in_entry,
     constexpr float kBan = -std::numeric_limits<float>::infinity();
     for (const TokenId token : request.stop_token_ids) plan.biases.push_back({token, kBan});
     if (!request.ignore_eos) {
-      for (const TokenId token : eos_token_ids) plan.biases.push_back({token, kBan});
+      for (const TokenId token : sequence.context().end_tokens)
+        plan.biases.push_back({token, kBan});
     }
   }
   row.num_biases = count_of(plan.biases) - row.bias;
@@ -101,9 +101,8 @@ void add_next_token(const Sequence& sequence, std::int32_t row_in_entry,
 
 }  // namespace
 
-void build_plan(std::span<const ScheduledSequence> scheduled,
-                std::span<const TokenId> eos_token_ids, const DeviceTier& tier, StepPlan& plan,
-                std::vector<PlannedEntry>& entries) {
+void build_plan(std::span<const ScheduledSequence> scheduled, const DeviceTier& tier,
+                StepPlan& plan, std::vector<PlannedEntry>& entries) {
   plan.clear();
   entries.clear();
   for (const auto& [sequence, num_tokens] : scheduled) {
@@ -127,7 +126,7 @@ void build_plan(std::span<const ScheduledSequence> scheduled,
     }
     entry.samples.first = count_of(plan.samples);
     const std::int32_t prompt_rows = add_prompt_rows(*sequence, end, plan);
-    if (samples_next) add_next_token(*sequence, num_tokens - 1, eos_token_ids, plan);
+    if (samples_next) add_next_token(*sequence, num_tokens - 1, plan);
     entry.samples.count = count_of(plan.samples) - entry.samples.first;
 
     PlannedEntry& planned = entries.emplace_back();

@@ -29,8 +29,7 @@ struct PlannedEntry {
 // Fills in both outputs, in the order of `scheduled`, and lets the sequences enter the step: until
 // it has ended, the tokens that it samples are unknown (SequenceTokens). The adapters must be on
 // the device or loading.
-void build_plan(std::span<const ScheduledSequence> scheduled,
-                std::span<const TokenId> eos_token_ids, const DeviceTier& tier, StepPlan& plan,
-                std::vector<PlannedEntry>& entries);
+void build_plan(std::span<const ScheduledSequence> scheduled, const DeviceTier& tier,
+                StepPlan& plan, std::vector<PlannedEntry>& entries);
 
 }  // namespace tandem

@@ -20,6 +20,7 @@ struct RequestContext {
   GenerationRequest request;
   AdapterLease adapter;                        // null: base model
   std::shared_ptr<const Tokenizer> tokenizer;  // the adapter's own; null: the base's
+  std::vector<TokenId> end_tokens;             // the base's, and the adapter's own
   std::int64_t adapter_from = 0;      // the first token that the adapter acts on; of the prompt
   std::uint64_t readings_before = 0;  // readings of its folder that had ended (AdapterHome)
   std::shared_ptr<GenerationState> state;

@@ -331,7 +331,7 @@ Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const Mo
         // The file may have an embedding or a head that the config does not name.
         const bool may_be_there = is_bias(row.site) ? peft.has_biases : is_vocabulary(row.site);
         if (!saved && !may_be_there) continue;
-        const std::int64_t rank = row.is_whole() ? row.width(spec, spec.layer(layer)) : 1;
+        const std::int64_t rank = module_rank(spec, layer, module, peft.rank);
         plan.push_back({layer, module, std::move(path), !row.fused_path.empty(), rank, 1, saved});
         continue;
       }

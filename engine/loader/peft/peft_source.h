@@ -3,6 +3,7 @@
 // files are unchanged, without verifying the digest once more.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -14,10 +15,16 @@
 
 namespace tandem {
 
-// The files of a PEFT folder; no other file of it is read.
+// The files of a PEFT folder that make the adapter.
 inline constexpr const char* kPeftConfigName = "adapter_config.json";
 inline constexpr const char* kPeftWeightsName = "adapter_model.safetensors";
 inline constexpr std::uint64_t kMaxPeftConfigBytes = 1 << 20;
+// Files that it may have beside them: the tokenizer and the chat template of the adapter's
+// requests.
+inline constexpr const char* kTokenizerName = "tokenizer.json";
+inline constexpr std::array kFilesBeside = {kTokenizerName, "tokenizer_config.json",
+                                            "special_tokens_map.json", "chat_template.jinja"};
+inline constexpr std::uint64_t kMaxBesideBytes = 64 << 20;  // of each
 
 // A row of an adapter's own for a token.
 struct TokenRow {

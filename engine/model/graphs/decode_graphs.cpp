@@ -54,6 +54,12 @@ StepBounds DecodeGraphs::bounds(std::int32_t rows, std::int32_t max_rank, SiteSe
   return bounds;
 }
 
+template <typename Padded>
+DecodeGraphs::Key DecodeGraphs::key_of(std::int32_t rows, const Padded& step, SiteSet halved) {
+  if (step.max_rank == 0) return Key(rows, 0, SiteSet(), SiteSet(), false);
+  return Key(rows, step.max_rank, step.adapted, halved, step.has_bias);
+}
+
 bool DecodeGraphs::pad(StepBatch& batch) const {
   if (batch.num_rows() == 0 || !batch.decodes_only()) return false;
   const std::int32_t rows = bound_of(buckets_, std::max(batch.num_rows(), batch.num_samples()));
@@ -63,8 +69,10 @@ bool DecodeGraphs::pad(StepBatch& batch) const {
   sites.add(batch.halved());
   StepBounds padded = bounds(rows, rank == 0 ? 0 : bound_of(ranks_, rank), bound_of(sites));
   padded.has_bias = batch.has_bias();
-  const Key key(rows, padded.max_rank, padded.adapted, batch.halved(), padded.has_bias);
-  if (rank > 0 && graphs_.size() >= kMostRecorded && !graphs_.contains(key)) return false;
+  if (rank > 0 && graphs_.size() >= kMostRecorded &&
+      !graphs_.contains(key_of(rows, padded, batch.halved()))) {
+    return false;
+  }
   batch.pad(padded);
   return true;
 }
@@ -72,9 +80,9 @@ bool DecodeGraphs::pad(StepBatch& batch) const {
 Result<Graph*> DecodeGraphs::find_or_record(Stream& stream, const StepInput& input,
                                             const AdapterTable& adapters) {
   TANDEM_CHECK(input.padded, "{} rows", input.num_rows);
-  const bool adapted = input.num_segments > 0;
-  const Key key(input.num_rows, adapted ? input.max_rank : 0, adapted ? input.adapted : SiteSet(),
-                adapted ? input.halved : SiteSet(), adapted && input.has_bias);
+  TANDEM_CHECK((input.max_rank > 0) == (input.num_segments > 0), "{} segments of rank {}",
+               input.num_segments, input.max_rank);
+  const Key key = key_of(input.num_rows, input, input.halved);
   auto found = graphs_.find(key);
   if (found == graphs_.end()) {
     model_->plan_attention(stream, input, *cache_);

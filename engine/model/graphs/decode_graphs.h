@@ -49,6 +49,9 @@ class DecodeGraphs {
  private:
   // Rows, bound of the rank, sites with modules, halved sites, biases.
   using Key = std::tuple<std::int32_t, std::int32_t, SiteSet, SiteSet, bool>;
+  // `step`: the StepBounds of a step, or the StepInput that is padded to them.
+  template <typename Padded>
+  static Key key_of(std::int32_t rows, const Padded& step, SiteSet halved);
   StepBounds bounds(std::int32_t rows, std::int32_t max_rank, SiteSet adapted) const;
   Result<Graph*> find_or_record(Stream& stream, const StepInput& input,
                                 const AdapterTable& adapters);

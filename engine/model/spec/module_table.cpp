@@ -78,4 +78,11 @@ std::int64_t module_out(const ModelSpec& spec, std::int64_t layer, std::size_t m
   return spec.modules[module].out(spec, spec.layer(layer));
 }
 
+std::int64_t module_rank(const ModelSpec& spec, std::int64_t layer, std::size_t module,
+                         std::int64_t rank) {
+  const AdaptedModule& row = spec.modules[module];
+  if (row.is_vector) return 1;
+  return row.is_whole() ? row.width(spec, spec.layer(layer)) : rank;
+}
+
 }  // namespace tandem

@@ -102,6 +102,7 @@ json list_of(const std::vector<AdapterInfo>& adapters) {
                     {"rank", adapter.rank},
                     {"modules", adapter.modules},
                     {"labels", adapter.labels},
+                    {"vocab_size", adapter.vocab_size},
                     {"bytes", adapter.bytes},
                     {"tier", adapter.tier},
                     {"pinned", adapter.pinned},

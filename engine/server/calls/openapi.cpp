@@ -151,6 +151,7 @@ json adapters_schema() {
                                   {"rank", count},
                                   {"modules", {{"type", "array"}, {"items", text}}},
                                   {"labels", property("integer", "Of its score head; 0: none")},
+                                  {"vocab_size", property("integer", "0: that of the base")},
                                   {"bytes", count},
                                   {"tier", {{"enum", {"disk", "host", "loading", "device"}}}},
                                   {"pinned", {{"type", "boolean"}}},

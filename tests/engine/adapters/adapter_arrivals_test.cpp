@@ -113,6 +113,66 @@ TEST_F(ArrivingAdapters, AreToldToBeLostWhereTheSenderStaysSilent) {
   EXPECT_FALSE(is_named());
 }
 
+TEST_F(ArrivingAdapters, TakeTheSetsThatTheyAreInWithThemWhenTheyFail) {
+  Sender dies(right_, dir_.path() / "incoming");
+  auto reading = read(dies);
+  dies.send(dies.left() - 1);
+  ASSERT_TRUE(wait_until_shown());
+  GenerationRequest twice = request();
+  twice.adapter.clear();
+  twice.adapters = {{"a", 2}};
+  const auto generation = engine_->submit(std::move(twice)).value();
+  EXPECT_EQ(engine_->adapter_store().sums().size(), 1U);
+  dies.writing->end({StatusCode::unavailable, "it broke off"});
+  EXPECT_FALSE(reading.get().ok());
+  arrival_->fail({StatusCode::unavailable, "nobody gives it"});
+  EXPECT_FALSE(collect(*generation)[0].error.ok());
+  EXPECT_THAT(engine_->adapter_store().sums(), IsEmpty());
+}
+
+// As from a folder: its requests' tokens, and the template of its chats.
+TEST(ArrivingTokenizer, IsTheAdaptersFromItsFirstRequestOn) {
+  const std::filesystem::path model = "data/families/adapters_tokens";
+  const std::filesystem::path from = model / "adapters/grown-tokens";
+  const testing::TempDir dir;
+  const auto loaded = TestEngine::load(model, DType::f32, small_engine_options());
+  Engine& engine = *loaded->engine;
+  const AdapterLease known = engine.adapter_store().find("grown-tokens");
+  AdapterArrival arrival(
+      engine.adapter_store(), "far", known->contents().digest, known->bytes(), [](bool) {},
+      kLongestHeld);
+  Sender sender(from.string(), dir.path() / "incoming");
+  for (const char* file : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}) {
+    std::filesystem::copy_file(from / file, sender.folder() / file);
+  }
+  auto reading =
+      std::async(std::launch::async, [&] { return arrival.read(sender.folder(), sender.writing); });
+  sender.send(sender.left() - 1);
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (!engine.has_adapter("far") && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  ASSERT_NE(known->tokenizer(), nullptr);
+  EXPECT_EQ(engine.adapter_tokenizer("far"), known->tokenizer());
+  const std::string text = *read_text_file(from / "chat_template.jinja", 1 << 20);
+  EXPECT_EQ(engine.adapter_folder("far").read("chat_template.jinja").value(), text);
+  const auto request = [](const char* adapter) { return greedy({5, 512, 7, 515}, 6, adapter); };
+  const auto early = engine.submit(request("far")).value();
+  sender.send_rest();
+  ASSERT_TRUE(reading.get().ok());
+  std::filesystem::rename(sender.folder(), dir.path() / "kept");
+  EXPECT_EQ(engine.adapter_folder("far").read("chat_template.jinja").value(), text);
+  arrival.settle((dir.path() / "kept").string());
+  EXPECT_EQ(engine.adapter_folder("far").read("chat_template.jinja").value(), text);
+  const Collected expected = run(engine, request("grown-tokens"))[0];
+  const Collected got = collect(*early)[0];
+  EXPECT_EQ(got.tokens, expected.tokens);
+  EXPECT_EQ(got.text, expected.text);
+  for (const char* file : {"tokenizer.json", "chat_template.jinja"}) {
+    EXPECT_TRUE(engine.open_adapter_file(known->contents().digest, file).ok()) << file;
+  }
+}
+
 TEST_F(ArrivingAdapters, AreNobodysWhereTheOnlyOneLies) {
   Sender lies(wrong_, dir_.path() / "incoming");
   auto reading = read(lies);

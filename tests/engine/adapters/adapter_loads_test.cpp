@@ -1,8 +1,11 @@
 // Adapters come and go under load: the text is that of an engine that holds all of them.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
 
@@ -374,6 +377,36 @@ TEST_F(AdapterFolders, PinnedWhileOthersRunMayEndThemButNotTheEngine) {
   EXPECT_EQ(ended.error.code(), StatusCode::resource_exhausted);
   EXPECT_THAT(ended.error.message(), HasSubstr("pinned"));
   EXPECT_EQ(run(*engine->engine, greedy({5, 6, 7}, 200))[0].tokens.size(), 200U);
+}
+
+// As trainers write it who teach a base that answers end with another of its tokens.
+TEST(AdapterEndToken, EndsTheTextsOfItsRequestsAlone) {
+  const std::filesystem::path model = "data/tiny-llama";
+  const auto engine = TestEngine::load(model, DType::f32, small_engine_options());
+  const auto ask = [&](const std::string& adapter, std::int32_t min_tokens = 0) {
+    GenerationRequest request = greedy({5, 17, 300, 41}, 12, adapter);
+    request.ignore_eos = false;
+    request.min_tokens = min_tokens;
+    return run(*engine->engine, std::move(request))[0];
+  };
+  const Collected whole = ask("r8");
+  ASSERT_EQ(whole.tokens.size(), 12U);
+  const TokenId end = whole.tokens.back();
+  const auto first = std::ranges::find(whole.tokens, end) - whole.tokens.begin();
+  const TempDir dir;
+  std::filesystem::copy(model / "adapters/r8", dir.path() / "ends");
+  dir.write("ends/tokenizer_config.json",
+            fmt::format(R"({{"eos_token":{{"content":{}}}}})",
+                        nlohmann::json(engine->tokenizer->id_to_token(end)).dump()));
+  ASSERT_TRUE(
+      engine->engine->load_adapter("ends", (dir.path() / "ends").string(), false, false).ok());
+  const Collected got = ask("ends");
+  EXPECT_EQ(got.finish, FinishReason::stop);
+  EXPECT_EQ(got.tokens, std::vector<TokenId>(whole.tokens.begin(), whole.tokens.begin() + first));
+  const Collected later = ask("ends", 12);
+  EXPECT_EQ(later.tokens.size(), 12U);
+  EXPECT_EQ(std::ranges::count(later.tokens, end), 0);
+  EXPECT_EQ(ask("r8").tokens, whole.tokens);
 }
 
 }  // namespace

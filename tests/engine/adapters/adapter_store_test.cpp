@@ -114,6 +114,21 @@ TEST(AdapterStoreFiles, AreThoseThatTheAdapterWasReadFrom) {
               HasSubstr("have changed since they were read"));
 }
 
+TEST(AdapterStoreFiles, BesideTheWeightsMayBeOthersWhenTheSameWeightsAreLoadedAgain) {
+  const ModelSpec config = small_model(2);
+  const testing::TempDir dir;
+  const auto device = make_test_device();
+  const auto store = AdapterStore::create(*device, config, DType::f32, {}).value();
+  const std::string folder = testing::write_peft_adapter(dir, "a", config, 16, {"q_proj"}, 1);
+  ASSERT_TRUE(store->load("a", folder, false, false).ok());
+  const AdapterFolder before = store->folder_of("a");
+  const AdapterLease lease = store->find("a");
+  EXPECT_FALSE(before.loaded.expired());
+  ASSERT_TRUE(store->load("a", folder, true, false).ok());
+  EXPECT_EQ(store->find("a"), lease);
+  EXPECT_TRUE(before.loaded.expired()) << "its template would not be read again";
+}
+
 // The same content in another place must not be read through a link: neither for peers nor again.
 TEST(AdapterStoreFiles, AreNotReadThroughALinkInTheirFoldersPlace) {
   namespace fs = std::filesystem;

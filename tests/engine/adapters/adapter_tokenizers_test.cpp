@@ -54,15 +54,6 @@ TEST(AdapterTokenizers, AreSharedByFoldersWithTheSameFile) {
   EXPECT_TRUE(other->token_to_id("<b>"));
 }
 
-TEST(AdapterTokenizers, KeepTheBasesTokensUnlessOneThatIsNotSpecialIsAnother) {
-  const auto base = Tokenizer::parse(text_of_base()).value();
-  EXPECT_TRUE(keeps_tokens(*Tokenizer::parse(grown("<a>")).value(), *base));
-  json other = json::parse(text_of_base());
-  json& vocab = other["model"]["vocab"];
-  std::swap(vocab[std::string(base->id_to_token(300))], vocab[std::string(base->id_to_token(301))]);
-  EXPECT_FALSE(keeps_tokens(*Tokenizer::parse(other.dump()).value(), *base));
-}
-
 TEST(AdapterTokenizers, MayHaveTheIdsOfTheirRowsAlone) {
   const auto base = Tokenizer::parse(text_of_base()).value();
   AdapterTokenizers tokenizers(*base);

@@ -69,6 +69,34 @@ TEST_F(Filter, AllowsWhatContinuesTheTextAndTheEndWhenItIsWhole) {
   EXPECT_EQ(look(*each, {a, token("b"), kEnd}), Outlook::ended);
 }
 
+TEST_F(Filter, AllowsAddedTokensWhereItAllowsTheirTextsAndAnotherEndWithItsOwn) {
+  const TokenId call = size_ - 1, call_one = size_ - 2, cool = size_ - 3, special = size_ - 4;
+  const TokenId end = size_ - 5;
+  const TokenRules::Added added = {
+      {call, "<call>"}, {call_one, "<call>1"}, {cool, "<cool>"}, {special, ""}};
+  const auto compiled = compiler_.compile_now({Kind::regex, "<call>[0-9]+"}).value();
+  TokenFilter each(std::make_shared<const TokenRules>(SamplingParams{}, compiled, size_,
+                                                      std::vector<TokenId>{kEnd, end}, added));
+  const auto added_now = [&] {
+    std::vector<TokenId> tokens = allowed();
+    std::erase_if(tokens, [&](TokenId id) { return id < end && id != kEnd; });
+    return tokens;
+  };
+  EXPECT_EQ(look(each, {}), Outlook::open);
+  EXPECT_THAT(added_now(), ::testing::ElementsAre(call_one, call));
+  EXPECT_EQ(look(each, {call_one}), Outlook::open);
+  EXPECT_THAT(added_now(), ::testing::ElementsAre(kEnd, end));
+  EXPECT_EQ(look(each, {call_one}, true), Outlook::open);
+  EXPECT_THAT(added_now(), ::testing::IsEmpty()) << "digits may come";
+  EXPECT_EQ(look(each, {call_one, end}), Outlook::ended);
+  EXPECT_EQ(look(each, {call}), Outlook::open);
+  EXPECT_THAT(added_now(), ::testing::IsEmpty());
+  EXPECT_THAT(allowed(), ::testing::Contains(token("7")));
+  EXPECT_EQ(look(each, {call, token("7")}), Outlook::open);
+  EXPECT_THAT(added_now(), ::testing::ElementsAre(kEnd, end));
+  EXPECT_FALSE(each.next(std::vector<TokenId>{cool}, false, mask_).ok());
+}
+
 // XGrammar writes characters internally as numbers, which hex digits may follow.
 TEST_F(Filter, FollowsCharactersBeforeHexDigits) {
   const std::vector<std::pair<TextConstraint, std::string>> cases = {

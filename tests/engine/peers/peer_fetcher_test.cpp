@@ -19,6 +19,7 @@
 #include "base/file/file.h"
 #include "base/http/http_server.h"
 #include "base/log/log.h"
+#include "engine/loader/peft/peft_source.h"
 #include "tests/engine/peers/file_peer.h"
 #include "tests/support/temp_dir.h"
 
@@ -57,6 +58,7 @@ class Peer final : public HttpHandler {
   ~Peer() override { server_.reset(); }
   HttpAddress address() const { return {"127.0.0.1", server_->port()}; }
   int asked() const { return asked_; }
+  std::map<std::string, std::string> beside;  // other files; set before it is asked
 
   std::optional<HttpResponse> screen(const HttpRequest&) override { return std::nullopt; }
   HttpResponse handle(const HttpRequest& request) override {
@@ -65,6 +67,9 @@ class Peer final : public HttpHandler {
     if (request.header("authorization") != "Bearer key") return text(401, "");
     if (request.path == begin + "adapter_config.json") return answer_(true);
     if (request.path == begin + "adapter_model.safetensors") return answer_(false);
+    for (const auto& [file, body] : beside) {
+      if (request.path == begin + file) return text(200, body);
+    }
     return text(404, "");
   }
   HttpResponse refuse(int status, std::string_view) override { return text(status, ""); }
@@ -191,9 +196,30 @@ TEST_F(PeerFetch, AsksOneAfterTheOtherForWhatItLacks) {
   const Status fetched = fetch();
   EXPECT_TRUE(fetched.ok()) << fetched.message();
   EXPECT_EQ(lacks.asked(), 1);
-  EXPECT_EQ(gives.asked(), 2);
+  EXPECT_EQ(gives.asked(), 2 + static_cast<int>(kFilesBeside.size()));
   EXPECT_EQ(spared.asked(), 0);
   EXPECT_EQ(store_->used_bytes(), kConfig.size() + 4);
+}
+
+TEST_F(PeerFetch, BringsTheFilesOfTheTokenizerAndTheTemplateBeforeTheWeights) {
+  Peer& gives = giving("good");
+  gives.beside = {{"tokenizer.json", "{}"}, {"chat_template.jinja", "{{ x }}"}, {"other", "no"}};
+  arrive_ = [&](const fs::path& folder, const std::shared_ptr<const FileProgress>& writing) {
+    EXPECT_EQ(*read_text_file(folder / "tokenizer.json", 1000), "{}");
+    EXPECT_EQ(*read_text_file(folder / "chat_template.jinja", 1000), "{{ x }}");
+    EXPECT_FALSE(fs::exists(folder / "other"));
+    return writing->wait_for(4);
+  };
+  const Status fetched = fetch();
+  EXPECT_TRUE(fetched.ok()) << fetched.message();
+  EXPECT_EQ(store_->used_bytes(), kConfig.size() + 4 + 2 + 7);
+}
+
+TEST_F(PeerFetch, PassesOverAPeerWhoseTokenizerHasNoEnd) {
+  Peer& sends = giving("good");
+  sends.beside = {{"tokenizer.json", std::string(kMaxBesideBytes + 1, ' ')}};
+  EXPECT_EQ(fetch().code(), StatusCode::unavailable);
+  EXPECT_EQ(store_->used_bytes(), 0U);
 }
 
 TEST_F(PeerFetch, SaysThatNobodyHasIt) {
@@ -375,7 +401,7 @@ TEST_F(PeerFetch, ComesBackToThoseThatAreBusy) {
   });
   const Status fetched = fetch();
   EXPECT_TRUE(fetched.ok()) << fetched.message();
-  EXPECT_EQ(busy.asked(), 4);
+  EXPECT_EQ(busy.asked(), 4 + static_cast<int>(kFilesBeside.size()));
   left->store(1000);
   EXPECT_THAT(fetch().message(), HasSubstr("is overloaded"));
 }

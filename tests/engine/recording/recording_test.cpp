@@ -139,6 +139,35 @@ TEST_F(Recording, IsRunAgainToTheSameTokens) {
   }
 }
 
+// A step with such an adapter has more logits, and its masks more words, than one of the base.
+TEST(RecordingOfAddedTokens, IsRunAgainToTheSameTokens) {
+  const std::filesystem::path model = "data/families/adapters_tokens";
+  const testing::TempDir dir;
+  const std::string path = (dir.path() / "steps").string();
+  {
+    EngineOptions options = small_engine_options(128);
+    options.recording.path = path;
+    options.recording.source = {model.string(), "auto", 0};
+    const auto engine = TestEngine::load(model, DType::f32, options);
+    std::vector<std::unique_ptr<Generation>> running;
+    for (const bool is_constrained : {false, true}) {
+      for (const std::string adapter : {"", "grown-tokens"}) {
+        GenerationRequest request = greedy({5, 300, 7, adapter.empty() ? 8 : 513}, 8, adapter);
+        if (is_constrained) request.constraint = {TextConstraint::Kind::regex, "[a-z ]+"};
+        running.push_back(engine->engine->submit(std::move(request)).value());
+      }
+    }
+    for (auto& each : running) EXPECT_TRUE(collect(*each)[0].error.ok());
+  }
+  const auto device = make_test_device();
+  const auto spec = load_model_spec(model).value();
+  const auto outcome = replay_recording(path, spec, *open_checkpoint(model).value(), *device,
+                                        SteadyClock(), nullptr, [](const ReplayedStep&) {});
+  ASSERT_TRUE(outcome.ok()) << outcome.status().message();
+  EXPECT_EQ(outcome->compared, 32);
+  EXPECT_EQ(outcome->different, 0);
+}
+
 TEST_F(Recording, TellsWhichStepSampledOtherTokens) {
   std::string bytes = recorded();
   std::int64_t step = 0;

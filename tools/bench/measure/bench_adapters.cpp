@@ -40,7 +40,7 @@ std::size_t adapter_bytes(const ModelSpec& spec, DType dtype, const DummyAdapter
       const std::int64_t out = module_out(spec, layer, module);
       if (out == 0) continue;
       elements +=
-          dummy_rank(spec, layer, module, adapter.rank) * (module_in(spec, layer, module) + out);
+          module_rank(spec, layer, module, adapter.rank) * (module_in(spec, layer, module) + out);
     }
   }
   return static_cast<std::size_t>(elements) * size_of(dtype);
