@@ -8,16 +8,26 @@
 #include "scheduler/planning/costs/step_costs.h"
 #include "tools/bench/measure/bench_executor.h"
 #include "tools/bench/papers/on_device.h"
+#include "tools/setup/engine_setup.h"
 
 namespace tandem::papers {
 namespace {
 
-std::int32_t most_rows(const PapersBench& bench) {
-  return bench.quick ? 8 : 32;
-}
 std::vector<std::int32_t> batches(const PapersBench& bench) {
-  return bench.quick ? std::vector<std::int32_t>{1, 8}
-                     : std::vector<std::int32_t>{1, 2, 4, 8, 16, 32};
+  if (bench.quick) return {1, 8};
+  if (!is_for_gpu(bench.engine)) return {1, 4, 16};
+  return {1, 2, 4, 8, 16, 32};
+}
+std::int32_t most_rows(const PapersBench& bench) {
+  return batches(bench).back();
+}
+std::vector<std::int32_t> contexts(const PapersBench& bench) {
+  if (bench.quick) return {32, 128};
+  if (!is_for_gpu(bench.engine)) return {64, 256};
+  return {128, 2048};
+}
+std::int32_t prompt_tokens(const PapersBench& bench) {
+  return bench.quick ? 16 : is_for_gpu(bench.engine) ? 128 : 64;
 }
 int rounds_of(const PapersBench& bench) {
   return bench.quick ? 2 : 7;
@@ -36,7 +46,7 @@ Result<Steps> make_steps(const PapersBench& bench, std::int32_t context,
   ExecutorBenchOptions options;
   options.batch = most_rows(bench);
   options.context = context;
-  options.prefill_tokens = bench.quick ? 128 : 1024;
+  options.prefill_tokens = 8 * prompt_tokens(bench);
   options.sets = std::move(sets);
   options.steps_per_sample = model.on_gpu ? 4 : 1;
   Device* const devices[] = {steps.device.get()};
@@ -67,10 +77,6 @@ AdapterSet set_of(std::int32_t rank, std::string_view popularity, std::int32_t r
   return set;
 }
 
-std::vector<std::int32_t> contexts(const PapersBench& bench) {
-  return bench.quick ? std::vector<std::int32_t>{32, 128} : std::vector<std::int32_t>{128, 2048};
-}
-
 }  // namespace
 
 Result<Findings> device_batching(const PapersBench& bench) {
@@ -89,8 +95,8 @@ Result<Findings> device_batching(const PapersBench& bench) {
     text += fmt::format("{}: {:.2f} to {:.2f} ms; ", name, found.at(name, 1),
                         found.at(name, most_rows(bench)));
     if (context != contexts(bench).front()) continue;
-    // A batch of prompts of 128 tokens is one step of that many tokens, attention aside.
-    const std::int32_t prompt = bench.quick ? 16 : 128;
+    // A batch of prompts is one step of as many tokens, attention aside.
+    const std::int32_t prompt = prompt_tokens(bench);
     for (const std::int32_t batch : {1, 2, 4, 8}) {
       TANDEM_ASSIGN(const double seconds,
                     median(rounds_of(bench), [&] { return steps.bench->prefill(batch * prompt); }));
@@ -109,8 +115,9 @@ Result<Findings> device_layer(const PapersBench& bench) {
   Findings found;
   found.verdict = Verdict::measured;
   std::string text;
-  for (const std::int32_t context :
-       bench.quick ? std::vector<std::int32_t>{64} : std::vector<std::int32_t>{512, 2048}) {
+  for (const std::int32_t context : is_for_gpu(bench.engine) && !bench.quick
+                                        ? std::vector<std::int32_t>{512, 2048}
+                                        : std::vector<std::int32_t>{64}) {
     std::vector<AdapterSet> sets;
     for (const std::string_view each : kPopularities) {
       sets.push_back(set_of(16, each, most_rows(bench)));
@@ -145,7 +152,7 @@ Result<Findings> device_cost_models(const PapersBench& bench) {
   const std::vector<std::int32_t> ranks = {8, 16, 32, 64};
   std::vector<AdapterSet> sets;
   for (const std::int32_t rank : ranks) sets.push_back(set_of(rank, "distinct", most_rows(bench)));
-  TANDEM_ASSIGN(const Steps steps, make_steps(bench, bench.quick ? 32 : 128, sets));
+  TANDEM_ASSIGN(const Steps steps, make_steps(bench, contexts(bench).front(), sets));
   std::vector<StepSample> samples;
   for (const std::int32_t batch : batches(bench)) {
     for (std::size_t i = 0; i < ranks.size(); ++i) {

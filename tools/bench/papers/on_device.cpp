@@ -12,14 +12,14 @@
 namespace tandem::papers {
 namespace {
 
-// A Llama of 60 million parameters, or of one million if it has to be quick.
+// A Llama of 14 million parameters, or of one million if it has to be quick.
 std::string small_llama(bool quick) {
   return fmt::format(
       R"({{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": {},
 "num_hidden_layers": {}, "num_attention_heads": 8, "num_key_value_heads": 8,
 "intermediate_size": {}, "vocab_size": 512, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
 "tie_word_embeddings": false, "torch_dtype": "bfloat16"}})",
-      quick ? 256 : 1024, quick ? 2 : 4, quick ? 512 : 2752);
+      quick ? 256 : 512, quick ? 2 : 4, quick ? 512 : 1408);
 }
 
 Status write(const std::filesystem::path& path, const std::string& text) {
