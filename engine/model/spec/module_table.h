@@ -186,8 +186,8 @@ class ModuleTable {
 // does not have the module has no columns of output.
 std::int64_t module_in(const ModelSpec& spec, std::int64_t layer, std::size_t module);
 std::int64_t module_out(const ModelSpec& spec, std::int64_t layer, std::size_t module);
-// The rank of an adapter's matrices of a module: the columns of a whole one, 1 of a vector, otherwise
-// `rank`.
+// The rank of an adapter's matrices of a module: the columns of a whole one, 1 of a vector,
+// otherwise `rank`.
 std::int64_t module_rank(const ModelSpec& spec, std::int64_t layer, std::size_t module,
                          std::int64_t rank);
 
