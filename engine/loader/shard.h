@@ -7,7 +7,10 @@
 //   o, down             by rows: a rank multiplies its own activations, and the ranks' results are
 //                       summed; of adapters it has the matching columns of A, and all of B
 //   embedding, head     by ranges of the vocabulary
-//   norms               not split
+//   norms               not split, but for those of all heads together
+//
+// What adapters have in place of the base's is cut as the base's is, but for whole embeddings and
+// heads, which every rank has.
 //
 // All ranks have parts of the same size, except for the vocabulary, whose last range may be
 // shorter. Models whose heads or columns do not divide are spread first (model/spec/spread.h).
