@@ -38,6 +38,14 @@ bool transfer(Call&& call, int socket, std::vector<std::byte>& buffer, Counts& c
   return true;
 }
 
+// Returns once `flag` is at least `value`, with acquire order.
+void sleep_until(const std::atomic<std::uint64_t>& flag, std::uint64_t value) {
+  for (std::uint64_t seen = flag.load(std::memory_order_acquire); seen < value;
+       seen = flag.load(std::memory_order_acquire)) {
+    flag.wait(seen, std::memory_order_acquire);
+  }
+}
+
 // One receiver's channel. An answer repeats the first byte of what was sent.
 struct Receiver {
   Receiver(Ipc way, const IpcOptions& options)
@@ -47,6 +55,7 @@ struct Receiver {
   ~Receiver() {
     // release: pairs with the acquire in serve(), which then returns
     doorbell.store(kEnd, std::memory_order_release);
+    doorbell.notify_one();
     if (ours >= 0) (void)::close(ours);
     if (thread.joinable()) thread.join();
     if (theirs >= 0) (void)::close(theirs);
@@ -75,12 +84,12 @@ struct Receiver {
         if (!transfer(::send, theirs, reply, counts)) return;
         continue;
       }
-      // acquire: pairs with the release in send(), which wrote `sent`
-      while (doorbell.load(std::memory_order_acquire) < round) std::this_thread::yield();
+      sleep_until(doorbell, round);  // pairs with the release in send(), which wrote `sent`
       if (doorbell.load(std::memory_order_relaxed) == kEnd) return;
       std::ranges::fill(answer, sent.front());
       // release: pairs with the acquire in receive()
       done.store(round, std::memory_order_release);
+      done.notify_one();
     }
   }
 
@@ -89,14 +98,14 @@ struct Receiver {
     std::ranges::fill(sent, static_cast<std::byte>(round));
     if (ipc == Ipc::socket) return transfer(::send, ours, sent, counts);
     doorbell.store(round, std::memory_order_release);  // release: pairs with the acquire in serve()
+    doorbell.notify_one();
     return true;
   }
   bool receive(std::uint64_t round) {
     if (ipc == Ipc::socket) {
       if (!transfer(::recv, ours, answer, counts)) return false;
     } else {
-      // acquire: pairs with the release in serve(), which wrote `answer`
-      while (done.load(std::memory_order_acquire) < round) std::this_thread::yield();
+      sleep_until(done, round);  // pairs with the release in serve(), which wrote `answer`
     }
     return answer.front() == static_cast<std::byte>(round) &&
            answer.back() == static_cast<std::byte>(round);

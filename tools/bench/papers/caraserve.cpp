@@ -120,9 +120,8 @@ std::vector<Experiment> caraserve_experiments() {
        .setting = "16 tokens for each of several CPU LoRA processes",
        .theirs = "shared memory below 1 ms and level, sockets rise linearly (plot)",
        .ground = Ground::device,
-       .how = "16 rows of 4096 out and three times that back, no product; receivers of memory "
-              "poll, so they wait for each other where they are more than the cores; copied bytes "
-              "are judged",
+       .how = "16 rows of 4096 out and three times that back, no product; receivers sleep until "
+              "they are woken; copied bytes are judged",
        .x_label = "receivers",
        .y_label = "ms",
        .run = device_ipc},
