@@ -104,12 +104,19 @@ TEST_F(AdapterTokenizersTest, NameTheTokensThatTheirAdapterGenerates) {
       HasSubstr("token id 4098"));
 }
 
-TEST_F(AdapterTokenizersTest, LeaveTheBasesTokensToConstraints) {
+TEST_F(AdapterTokenizersTest, AreAllowedByConstraintsWhereTheirTextsAre) {
   ASSERT_TRUE(load(2, {"<think>", "<tool>"}).ok());
   const json answer = complete("own", {{"logit_bias", {{"4096", 100}}},
                                        {"guided_choice", {"yes", "no"}},
                                        {"max_tokens", 8}})["choices"][0];
   EXPECT_TRUE(answer["text"] == "yes" || answer["text"] == "no") << answer;
+  const json thought = complete("own", {{"logit_bias", {{"4096", 100}}},
+                                        {"guided_regex", "(<think>){2}(yes|no)"},
+                                        {"logprobs", 1},
+                                        {"max_tokens", 8}})["choices"][0];
+  EXPECT_THAT(thought["text"].get<std::string>(), StartsWith("<think><think>"));
+  EXPECT_EQ(thought["logprobs"]["tokens"][1], "<think>") << "one token";
+  EXPECT_EQ(thought["finish_reason"], "stop");
   const json allowed = complete("own", {{"allowed_token_ids", {4097}}})["choices"][0];
   EXPECT_EQ(allowed["text"], "<tool><tool><tool>");
 }
