@@ -166,7 +166,7 @@ std::vector<TokenId> answer_of_rank_2048(AdapterMode mode) {
   auto engine = HandoffEngine::make(mode, 0, mode == AdapterMode::cached ? 0 : 0.1);
   engine->open();
   const ModelSpec config = handoff_config();
-  Adapter adapter = make_dummy_adapter(config, DType::f32, 2048, {"q_proj", "down_proj"}, 3);
+  Adapter adapter = make_dummy_adapter(config, DType::f32, 2048, {"q_proj"}, 3);
   EXPECT_TRUE(
       engine->engine->adapter_store().add(handoff_name(0), std::move(adapter), false, false).ok());
   return run(*engine->engine, handoff_request(0, 9, 6))[0].tokens;
@@ -175,6 +175,7 @@ std::vector<TokenId> answer_of_rank_2048(AdapterMode mode) {
 TEST(ColdRank2048, AnswersAsOnTheDevice) {
   const auto expected = answer_of_rank_2048(AdapterMode::cached);
   for (const AdapterMode mode : kAdapterModes) {
+    if (sanitized() && mode != AdapterMode::cpu_assist) continue;
     EXPECT_EQ(answer_of_rank_2048(mode), expected) << to_string(mode);
   }
 }
