@@ -19,6 +19,9 @@ std::vector<GoldenCase> read_golden(const std::filesystem::path& file) {
     GoldenCase to;
     to.adapter = from.at("adapter").get<std::string>();
     if (to.adapter == "base") to.adapter.clear();
+    if (const auto scales = from.find("scales"); scales != from.end()) {
+      for (const auto& [name, scale] : scales->items()) to.scales.emplace_back(name, scale);
+    }
     golden.at("prompts").at(from.at("prompt").get<std::size_t>()).at("ids").get_to(to.prompt);
     // Keys that stay as they were rotated, where transformers' cache differs from a whole pass.
     const bool cached = from.contains("cached");

@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tandem::test {
 
 struct GoldenCase {
-  std::string adapter;  // empty: the base model
+  std::string adapter;                                // empty: the base model
+  std::vector<std::pair<std::string, float>> scales;  // of a set (golden_sets.json): its adapters
   std::vector<std::int32_t> prompt;
   std::vector<std::int32_t> output;  // greedy; does not stop at an end token
   std::vector<float> logprobs;       // of the output

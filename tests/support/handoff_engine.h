@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,6 +15,8 @@
 
 #include "engine/batching/engine.h"
 #include "engine/loader/weights.h"
+#include "engine/model/families/registry.h"
+#include "engine/model/spec/spread.h"
 #include "tests/support/gated_device.h"
 #include "tests/support/in_process_pool.h"
 #include "tests/support/small_model.h"
@@ -79,6 +82,46 @@ struct HandoffEngine {
       AdapterMode mode, int num_adapters, double link_gbps = 0, int silent = 0,
       const std::function<void(EngineOptions&)>& adjust = nullptr,
       const ModelSpec& config = handoff_config(), int num_devices = 1) {
+    auto made = assemble(mode, link_gbps, silent, adjust, config, *make_dummy_weights(7),
+                         "data/demo-llama", num_devices);
+    for (int i = 0; i < num_adapters; ++i) {
+      Adapter adapter =
+          make_dummy_adapter(config, DType::f32, 3 + i % 14, handoff_modules(i, config),
+                             static_cast<std::uint64_t>(100 + i));
+      EXPECT_TRUE(made->engine->adapter_store()
+                      .add(handoff_name(i), std::move(adapter), false, false)
+                      .ok());
+    }
+    return made;
+  }
+  // The same for a model's folder and its adapters, under the names of their folders.
+  static std::unique_ptr<HandoffEngine> load(
+      const std::filesystem::path& dir, AdapterMode mode, double link_gbps = 0,
+      const std::function<void(EngineOptions&)>& adjust = nullptr, int num_devices = 1) {
+    auto made =
+        assemble(mode, link_gbps, 0, adjust, spread_over(load_model_spec(dir).value(), num_devices),
+                 *open_checkpoint(dir).value(), dir, num_devices);
+    for (const auto& entry : std::filesystem::directory_iterator(dir / "adapters")) {
+      const Status loaded = made->engine->load_adapter(entry.path().filename().string(),
+                                                       entry.path().string(), false, false);
+      EXPECT_TRUE(loaded.ok()) << loaded.message();
+    }
+    return made;
+  }
+  ~HandoffEngine() {
+    if (device != nullptr) {
+      open();
+      gate().let_go();
+    }
+  }
+
+ private:
+  static std::unique_ptr<HandoffEngine> assemble(AdapterMode mode, double link_gbps, int silent,
+                                                 const std::function<void(EngineOptions&)>& adjust,
+                                                 const ModelSpec& config,
+                                                 const WeightSource& weights,
+                                                 const std::filesystem::path& tokenizer,
+                                                 int num_devices) {
     auto made = std::make_unique<HandoffEngine>();
     made->faults.silent = silent;
     made->device = std::make_unique<GatedDevice>(link_gbps);
@@ -88,7 +131,7 @@ struct HandoffEngine {
       made->second = std::make_unique<GatedDevice>(link_gbps / 3);
       devices.push_back(made->second.get());
     }
-    made->tokenizer = Tokenizer::load("data/demo-llama").value();
+    made->tokenizer = Tokenizer::load(tokenizer).value();
     EngineOptions options = small_engine_options(256);
     options.num_pages = 4000;
     options.max_adapters = 512;
@@ -105,24 +148,10 @@ struct HandoffEngine {
       options.handoff.costs.trip_s = 0;
     }
     if (adjust) adjust(options);
-    made->engine = Engine::create(options, config, *make_dummy_weights(7), DType::f32, devices,
-                                  *made->tokenizer, made->clock, nullptr)
+    made->engine = Engine::create(options, config, weights, DType::f32, devices, *made->tokenizer,
+                                  made->clock, nullptr)
                        .value();
-    for (int i = 0; i < num_adapters; ++i) {
-      Adapter adapter =
-          make_dummy_adapter(config, DType::f32, 3 + i % 14, handoff_modules(i, config),
-                             static_cast<std::uint64_t>(100 + i));
-      EXPECT_TRUE(made->engine->adapter_store()
-                      .add(handoff_name(i), std::move(adapter), false, false)
-                      .ok());
-    }
     return made;
-  }
-  ~HandoffEngine() {
-    if (device != nullptr) {
-      open();
-      gate().let_go();
-    }
   }
 };
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -23,10 +22,6 @@
 
 namespace tandem::test {
 namespace {
-
-constexpr float kTolerance = 2e-3F;
-// Where the two best tokens are nearer, another order of additions may choose the other one.
-constexpr float kNearTie = 10 * kTolerance;
 
 std::vector<GoldenModel> family_models() {
   std::vector<std::filesystem::path> roots = {"data/families", "data/gguf", "data/quant"};
@@ -51,22 +46,6 @@ std::vector<GoldenModel> family_models() {
   }
   std::ranges::sort(models, {}, &GoldenModel::name);
   return models;
-}
-
-// As many tokens as there are before the first near-tie, one at least.
-std::size_t certain_tokens(const GoldenCase& golden) {
-  const auto tie = std::ranges::find_if(golden.margins, [](float m) { return m < kNearTie; });
-  return std::max<std::size_t>(1, static_cast<std::size_t>(tie - golden.margins.begin()));
-}
-
-void expect_golden(const Collected& got, const GoldenCase& golden) {
-  ASSERT_EQ(got.tokens.size(), golden.output.size()) << golden.name();
-  const std::size_t certain = certain_tokens(golden);
-  for (std::size_t i = 0; i < certain; ++i) {
-    ASSERT_EQ(got.tokens[i], golden.output[i]) << golden.name() << ", output token " << i;
-    ASSERT_NEAR(got.logprobs[i].logprob, golden.logprobs[i], kTolerance)
-        << golden.name() << ", output token " << i;
-  }
 }
 
 class FamilyGolden : public ::testing::TestWithParam<GoldenModel> {
