@@ -120,11 +120,17 @@ Result<std::shared_ptr<const Tokenizer>> AdapterStore::read_tokenizer(const std:
 std::vector<TokenId> AdapterStore::read_end_tokens(const Adapter& adapter,
                                                    const Tokenizer* own) const {
   if (options_.tokenizer == nullptr) return {};
-  const std::optional<std::string> name = read_end_token([&](const std::string& file) {
+  const std::string whose =
+      fmt::format("adapter '{}'", std::filesystem::path(adapter.path).filename().string());
+  const std::optional<std::string> name = read_end_token(whose, [&](const std::string& file) {
     return read_beside_weights(adapter.path, file, options_.links);
   });
   if (!name) return {};
   const auto id = (own == nullptr ? *options_.tokenizer : *own).token_to_id(*name);
+  if (!id) {
+    log::warning("{}: its end token '{}' is no token of its tokenizer and is ignored", whose,
+                 *name);
+  }
   const std::int64_t tokens = std::max(adapter.vocab_size, std::int64_t{spec_.vocab_size});
   const bool is_own = id && *id < tokens &&
                       std::ranges::find(spec_.eos_token_ids, *id) == spec_.eos_token_ids.end();
@@ -301,7 +307,7 @@ Result<AdapterFile> AdapterStore::open_file(const std::string& digest,
   const bool is_config = file == kPeftConfigName;
   const bool is_beside = std::ranges::find(kFilesBeside, file) != kFilesBeside.end();
   if (!is_config && !is_beside && file != kPeftWeightsName) {
-    return error(StatusCode::not_found, "an adapter's files are {}, {} and {}", kPeftConfigName,
+    return error(StatusCode::not_found, "an adapter's files are {}, {}, {}", kPeftConfigName,
                  kPeftWeightsName, fmt::join(kFilesBeside, ", "));
   }
   Status status = error(StatusCode::not_found, "no adapter here has the digest {}", digest);
@@ -314,11 +320,13 @@ Result<AdapterFile> AdapterStore::open_file(const std::string& digest,
       status = place.status();
       continue;
     }
-    if (file == kTokenizerName) {
-      status = check_tokenizer(*place, *lease);
-      if (!status) continue;
-    }
+    // Adapters of the same weights may lie beside other files, of which a receiver gets one
+    // folder's.
+    if (file == kTokenizerName) TANDEM_TRY(check_tokenizer(*place, *lease));
     Result<File> opened = place->open_file(std::string(file), options_.links);
+    if (is_beside && (!opened || opened->size() > kMaxBesideBytes)) {
+      return error(StatusCode::not_found, "the adapter's requests do without {}", file);
+    }
     status = opened.status();
     if (!opened) continue;
     TANDEM_ASSIGN(const FileIdentity now, opened->identity());
@@ -340,9 +348,12 @@ Status AdapterStore::check_tokenizer(const Folder& folder, const ServedAdapter& 
     return error(StatusCode::not_found, "the adapter has the tokenizer of the base");
   }
   const Result<std::string> text = read_beside_weights(folder, kTokenizerName, options_.links);
-  const auto found = text ? tokenizers_->find(*text) : text.status();
+  if (!text) return text.status();
+  const auto found = tokenizers_->find(*text);
   if (found && *found == adapter.tokenizer()) return {};
-  return invalid("{} has changed since the adapter was read", kTokenizerName);
+  return invalid(
+      "{} of adapter '{}' has changed since it was read; load it again with load_inplace",
+      kTokenizerName, adapter.name());
 }
 
 }  // namespace tandem

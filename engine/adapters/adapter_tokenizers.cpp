@@ -41,10 +41,13 @@ Result<std::shared_ptr<const Tokenizer>> AdapterTokenizers::find(std::string_vie
       if (auto tokenizer = known->second.tokenizer.lock()) return tokenizer;
     }
   }
-  // Two concurrent calls may both parse the text; the adapters then do not share the result.
+  // Two concurrent calls may both parse the text; both get the first one's result.
   TANDEM_ASSIGN(std::shared_ptr<const Tokenizer> tokenizer, Tokenizer::parse(text));
   if (is_base(*tokenizer)) tokenizer = nullptr;
   const std::lock_guard lock(mutex_);
+  if (const auto known = known_.find(hash); known != known_.end()) {
+    if (auto first = known->second.tokenizer.lock()) return first;
+  }
   std::erase_if(known_, [](const auto& known) {
     return !known.second.is_base && known.second.tokenizer.expired();
   });

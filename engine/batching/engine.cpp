@@ -277,13 +277,16 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
   }
   context->end_tokens = config.eos_token_ids;
   if (context->adapter != nullptr) {
-    const std::vector<TokenId>& own = context->adapter->contents().end_tokens;
-    context->end_tokens.insert(context->end_tokens.end(), own.begin(), own.end());
     context->tokenizer = context->adapter->tokenizer();
     context->score = context->adapter->contents().score;
     const std::optional<std::int64_t> from =
         find_invocation(context->adapter->contents().invocation, request.prompt);
-    if (!from) context->adapter = nullptr;  // the base model answers, whatever the name
+    if (from) {
+      const std::vector<TokenId>& own = context->adapter->contents().end_tokens;
+      context->end_tokens.insert(context->end_tokens.end(), own.begin(), own.end());
+    } else {
+      context->adapter = nullptr;  // the base model answers, whatever the name
+    }
     context->adapter_from = from.value_or(0);
   }
   TANDEM_ASSIGN(context->score, score_head_for(request, context->score));

@@ -98,9 +98,8 @@ class TokenFilter::Matcher {
         added_(rules_->added_),
         matcher_(grammar()) {
     for (const TokenId end : rules_->end_tokens_) {
-      if (std::ranges::find(ends_, end) != ends_.end()) continue;
-      own_ends_.push_back(end);
-      added_.erase(end);
+      added_.erase(end);  // whatever text the adapter's tokenizer has for it
+      if (std::ranges::find(ends_, end) == ends_.end()) own_ends_.push_back(end);
     }
   }
 

@@ -20,6 +20,7 @@ std::optional<std::string> named_end(const Json& config) {
 }  // namespace
 
 std::optional<std::string> read_end_token(
+    std::string_view whose,
     const std::function<Result<std::string>(const std::string& file)>& read) {
   for (const char* const file : {"tokenizer_config.json", "special_tokens_map.json"}) {
     const Result<std::string> text = read(file);
@@ -27,7 +28,7 @@ std::optional<std::string> read_end_token(
     if (config) {
       if (std::optional<std::string> name = named_end(*config)) return name;
     } else if (config.status().code() != StatusCode::not_found) {
-      log::warning("{}: {}; it is ignored", file, config.status().message());
+      log::warning("{}: {}: {}; it is ignored", whose, file, config.status().message());
     }
   }
   return std::nullopt;

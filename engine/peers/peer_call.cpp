@@ -94,8 +94,8 @@ class FileCall final : public CallEvents {
     return PeerAnswer::failed(error(StatusCode::unavailable, "it {}: {}", what, reason));
   }
   PeerAnswer too_much() const {
-    return PeerAnswer::failed(invalid(
-        "it has more than the {} bytes that the registry's entry allows for", sink_.max_bytes));
+    return PeerAnswer::failed(
+        invalid("its file has more than the {} bytes that are taken of it", sink_.max_bytes));
   }
   static PeerAnswer refusal(int status) {
     switch (status) {

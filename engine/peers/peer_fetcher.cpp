@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <optional>
@@ -195,7 +196,9 @@ PeerAnswer PeerFetcher::fetch_from(const HttpAddress& peer, const WantedAdapter&
   PeerAnswer answer = call_small(kPeftConfigName, kMaxPeftConfigBytes);
   if (answer.kind != PeerAnswer::Kind::ok) return answer;
   for (const char* const file : kFilesBeside) {
-    answer = call_small(file, kMaxBesideBytes);
+    // All of them lie in memory until the weights begin.
+    const std::uint64_t left = kMaxBesideBytes + kMaxPeftConfigBytes - small_bytes;
+    answer = call_small(file, std::min(kMaxBesideBytes, left));
     if (answer.kind != PeerAnswer::Kind::ok && answer.kind != PeerAnswer::Kind::lacks)
       return answer;
   }

@@ -66,8 +66,9 @@ SamplingParams read_sampling_defaults(const fs::path& model) {
 }
 
 void add_tokenizer_end(const fs::path& model, const Tokenizer& tokenizer, ModelSpec& spec) {
-  const std::optional<std::string> name = read_end_token(
-      [&](const std::string& file) { return read_model_file(model, file, kMaxBytes); });
+  const std::optional<std::string> name = read_end_token("the model", [&](const std::string& file) {
+    return read_model_file(model, file, kMaxBytes);
+  });
   if (!name) return;
   const std::optional<TokenId> id = tokenizer.token_to_id(*name);
   if (!id || *id >= spec.vocab_size) return;

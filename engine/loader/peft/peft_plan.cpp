@@ -108,11 +108,12 @@ std::vector<std::string> spellings_of(const ModelSpec& spec, const std::string& 
 // True if a name of `modules_to_save` names the module with these spellings, or one that holds it.
 bool is_named(std::string_view name, const std::vector<std::string>& spellings) {
   return std::ranges::any_of(spellings, [&](std::string_view path) {
-    for (; !path.empty(); path = path.substr(0, path.find_last_of('.'))) {
+    while (true) {
       if (path.ends_with(name)) return true;
-      if (path.find('.') == std::string_view::npos) break;
+      const std::size_t dot = path.rfind('.');
+      if (dot == std::string_view::npos) return false;
+      path = path.substr(0, dot);
     }
-    return false;
   });
 }
 

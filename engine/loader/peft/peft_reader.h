@@ -21,10 +21,10 @@
 namespace tandem {
 
 // Reads DIR/adapter_config.json and DIR/adapter_model.safetensors for a base of this shape, with
-// weights converted to `dtype`. All or nothing. Refuses with the reason: pickle, DoRA, biases,
-// modules or layers the base does not have, shapes that do not fit, ranks outside 1..2048, tensors
-// missing or left over, NaN or infinite weights. The bytes come from `allocate`, by default from
-// the heap. For `now_ns` see FileIdentity::vouches. Messages do not contain DIR's path.
+// weights converted to `dtype`. All or nothing. Refuses with the reason: pickle; DoRA; biases,
+// modules and layers that the base does not have; shapes that do not fit, ranks outside 1..2048,
+// tensors missing or left over, NaN or infinite weights. The bytes come from `allocate`, by default
+// from the heap. For `now_ns` see FileIdentity::vouches. Messages do not contain DIR's path.
 Result<Adapter> load_peft_adapter(const std::filesystem::path& dir, const ModelSpec& spec,
                                   DType dtype, const AllocateBytes& allocate = nullptr,
                                   std::int64_t now_ns = unix_now_ns(), const LinkRule& links = {});

@@ -69,7 +69,8 @@ Workspace lay_out_workspace(const ModelSpec& shape, Shard shard, DType dtype,
   const std::int64_t ranks = lora_share(limits.max_lora_rank, 1);
   const bool norms_sums = std::ranges::any_of(
       shape.layers, [](const LayerSpec& layer) { return layer.norms != NormPlace::before; });
-  const std::int64_t apart = ranks > 0 && !norms_sums ? shape.hidden_size : 0;
+  // Shards have their sums in a part of their own.
+  const std::int64_t apart = ranks > 0 && !norms_sums && shard.is_whole() ? shape.hidden_size : 0;
   work.gate_up = {cutter.take(dtype, rows * std::max({2 * ffn, floats * parts, floats * ranks,
                                                       floats * apart})),
                   dtype,

@@ -24,9 +24,10 @@ namespace tandem::host {
 
 // The distance between bytes that are reported to ThreadSanitizer.
 inline constexpr std::size_t kLine = 64;
-inline constexpr std::size_t kOfInputs = 256;
-inline constexpr std::size_t kOfWholeRows = 0;  // weights, keys: always written as whole rows
-inline constexpr std::int64_t kMostKeys = 32;   // of a product's rows; more are weights
+inline constexpr std::size_t kOfInputs = 256;   // the rows of x that a product reads
+inline constexpr std::size_t kOfWholeRows = 0;  // weights, keys: the first byte stands for the row
+// A product's matrix of more rows than a page has keys is a weight, of which each 8th row is noted.
+inline constexpr std::int64_t kMostKeys = 32;
 inline constexpr std::int64_t kOfWeights = 8;
 
 // Checks n elements of `element` bytes. AddressSanitizer: ends the process if a byte is not the

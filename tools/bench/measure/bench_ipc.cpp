@@ -133,8 +133,8 @@ Result<IpcResult> measure_ipc(Ipc ipc, const IpcOptions& options) {
     TANDEM_TRY(receivers.emplace_back(ipc, options).start());
   }
   std::vector<double> seconds;
-  constexpr int kWarmUp = 2;
-  const auto rounds = static_cast<std::uint64_t>(options.rounds + kWarmUp);
+  constexpr std::uint64_t kWarmUp = 2;
+  const std::uint64_t rounds = static_cast<std::uint64_t>(options.rounds) + kWarmUp;
   for (std::uint64_t round = 1; round <= rounds; ++round) {
     const TimePoint start = clock.now();
     bool ok = true;
