@@ -11,7 +11,7 @@ PolicyResult made_up_result(const std::string& policy, double ttft_ms) {
   result.requests = 100;
   result.slo_attainment = 0.5;
   result.ttft_ms = {ttft_ms, ttft_ms / 2, ttft_ms * 2, {{ttft_ms / 2, 0.5}, {ttft_ms * 2, 1}}};
-  result.queue = {{1, 7, 3}, {2, 9, 4}};
+  result.queue = {{1, 7, 3, 5, 2}, {2, 9, 4, 6, 3}};
   result.tpot_ms = result.token_ms = result.latency_ms = result.ttft_ms;
   return result;
 }
@@ -33,7 +33,7 @@ TEST(SimulateReport, HasAPolicyForEachInItsJson) {
   const auto& tandem = json["policies"][1];
   EXPECT_EQ(tandem["policy"], "tandem");
   EXPECT_EQ(tandem["slo_attainment"], 0.5);
-  EXPECT_EQ(tandem["queue"], (nlohmann::ordered_json{{1.0, 7, 3}, {2.0, 9, 4}}));
+  EXPECT_EQ(tandem["queue"], (nlohmann::ordered_json{{1.0, 7, 3, 5, 2}, {2.0, 9, 4, 6, 3}}));
   for (const char* figure : {"ttft_ms", "tpot_ms", "time_per_token_ms", "latency_ms"}) {
     EXPECT_EQ(tandem[figure]["mean"], 50) << figure;
     EXPECT_EQ(tandem[figure]["p50"], 25) << figure;

@@ -13,6 +13,7 @@ namespace {
 
 std::vector<DummyAdapter> adapters_of_rank(std::int32_t count, std::int32_t rank) {
   std::vector<DummyAdapter> adapters;
+  adapters.reserve(static_cast<std::size_t>(count));
   for (std::int32_t i = 0; i < count; ++i) {
     adapters.push_back({fmt::format("r{}-{}", rank, i), rank, qkv_modules()});
   }
@@ -21,6 +22,7 @@ std::vector<DummyAdapter> adapters_of_rank(std::int32_t count, std::int32_t rank
 
 std::vector<std::string> names_of(const std::vector<DummyAdapter>& adapters) {
   std::vector<std::string> names;
+  names.reserve(adapters.size());
   for (const DummyAdapter& each : adapters) names.push_back(each.name);
   return names;
 }

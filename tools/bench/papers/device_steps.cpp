@@ -119,6 +119,7 @@ Result<Findings> device_layer(const PapersBench& bench) {
                                         ? std::vector<std::int32_t>{512, 2048}
                                         : std::vector<std::int32_t>{64}) {
     std::vector<AdapterSet> sets;
+    sets.reserve(kPopularities.size());
     for (const std::string_view each : kPopularities) {
       sets.push_back(set_of(16, each, most_rows(bench)));
     }
@@ -151,6 +152,7 @@ Result<Findings> device_cost_models(const PapersBench& bench) {
   found.verdict = Verdict::measured;
   const std::vector<std::int32_t> ranks = {8, 16, 32, 64};
   std::vector<AdapterSet> sets;
+  sets.reserve(ranks.size());
   for (const std::int32_t rank : ranks) sets.push_back(set_of(rank, "distinct", most_rows(bench)));
   TANDEM_ASSIGN(const Steps steps, make_steps(bench, contexts(bench).front(), sets));
   std::vector<StepSample> samples;

@@ -14,6 +14,7 @@ std::string command_of(const Experiment& experiment) {
 // Not shown, shown, measured, not run; in each the papers' order.
 std::vector<const PaperRow*> by_verdict(const std::vector<PaperRow>& rows) {
   std::vector<const PaperRow*> sorted;
+  sorted.reserve(rows.size());
   for (const PaperRow& row : rows) sorted.push_back(&row);
   std::ranges::stable_sort(sorted, {}, [](const PaperRow* row) {
     return row->found.verdict == Verdict::not_shown ? -1 : static_cast<int>(row->found.verdict);
