@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <future>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -46,12 +49,16 @@ bool is_of_a_step(const PlanRequest& request) {
          });
 }
 
-// Returns the largest number of adapters of a burst that begin in one step.
+// Returns the largest number of adapters of a burst that begin in one step. The engine plans
+// nothing until all of the burst have been submitted.
 std::size_t most_in_a_step(double (*seconds)(std::size_t)) {
   std::atomic<std::size_t> most = 0;
+  std::promise<void> submitted;
+  const std::shared_future<void> all = submitted.get_future().share();
   auto served = HandoffEngine::make(
       AdapterMode::planned, kAdapters, kLinkGbps, 0, [&](EngineOptions& options) {
         options.handoff.plan = [&](const CostModel&, const PlanRequest& request) {
+          all.wait_for(std::chrono::seconds(10));
           if (is_of_a_step(request)) {
             most = std::max(most.load(), num_beginning(request));
           }
@@ -63,6 +70,7 @@ std::size_t most_in_a_step(double (*seconds)(std::size_t)) {
   for (int i = 0; i < kAdapters; ++i) {
     running.push_back(served->engine->submit(handoff_request(i, 9 + i, 4)).value());
   }
+  submitted.set_value();
   for (int i = 0; i < kAdapters; ++i) {
     const auto wanted = collect(*oracle->engine->submit(handoff_request(i, 9 + i, 4)).value());
     const auto got = collect(*running[static_cast<std::size_t>(i)]);
