@@ -9,7 +9,7 @@
 //   embedding, head     by ranges of the vocabulary
 //   norms               not split, but for those of all heads together
 //
-// What adapters have in place of the base's is cut as the base's is, but for whole embeddings and
+// Modules that replace the base's are cut as the base's are, but for whole embeddings and
 // heads, which every rank has.
 //
 // All ranks have parts of the same size, except for the vocabulary, whose last range may be

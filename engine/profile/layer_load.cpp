@@ -21,7 +21,7 @@ class LayerSum {
     const std::int64_t in = module_in(spec_, layer, module);
     const std::int64_t out = module_out(spec_, layer, module);
     const std::int64_t in_here = row.cut == ModuleCut::rows ? in / num_devices_ : in;
-    // Of a whole matrix, rows or columns of B are cut.
+    // A whole matrix is cut by rows or columns of B.
     const bool cuts_b =
         row.cut == ModuleCut::columns || (row.is_whole() && row.cut != ModuleCut::none);
     const std::int64_t out_here = cuts_b ? out / num_devices_ : out;

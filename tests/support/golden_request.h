@@ -11,7 +11,7 @@
 
 namespace tandem::test {
 
-// Of log probabilities in float32.
+// The tolerance of log probabilities in float32.
 inline constexpr float kGoldenTolerance = 2e-3F;
 // Where the two best tokens are nearer, another order of additions may choose the other one.
 inline constexpr float kGoldenNearTie = 10 * kGoldenTolerance;

@@ -20,7 +20,7 @@ struct IpcOptions {
 
 struct IpcResult {
   double median_s = 0;  // from the first byte sent until all answers are here
-  // Of one round, counted at the calls: bytes that were copied into and out of the kernel, and the
+  // These count one round's calls: bytes that were copied into and out of the kernel, and the
   // calls of both sides that copied them. Waits for flags in memory are not among them.
   std::uint64_t copied_bytes = 0;
   std::uint64_t calls = 0;

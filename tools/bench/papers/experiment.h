@@ -46,7 +46,7 @@ struct Findings {
   void judge(bool shown, std::string why_not);
 };
 
-// What experiments run with.
+// Experiments run with these settings.
 struct PapersBench {
   bool quick = false;                 // small shapes and short simulations
   const EngineSettings& engine;       // device, and the shape of the model

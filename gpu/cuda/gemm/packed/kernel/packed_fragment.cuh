@@ -151,7 +151,7 @@ struct SmallE4m3Codes : E4m3Codes<T> {
   }
 };
 
-// What the codes of few rows leave to x and to the sums.
+// The factors that codes of few rows leave to x and to the sums.
 template <typename Codes>
 constexpr std::uint32_t kXFactorOf = 0;
 template <typename T>
